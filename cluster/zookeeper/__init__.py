@@ -17,8 +17,8 @@ a znode:
 
 Some words of ZooKeeper: a *learner* is a server that follows the leader, or is about to. A *zxid*
 is the number of a transaction; it consists of the leader's epoch, which each new leader increases,
-and a counter. A *znode* is a node of ZooKeeper's tree, and a *watch* tells a client once that a
-znode has changed. A *session* is what the servers know of a client; it goes on when a connection
+and a counter. A *znode* is a node of ZooKeeper's tree, and a *watch* reports to a client once that
+a znode has changed. A *session* is what the servers know of a client; it goes on when a connection
 ends, and expires if the client is silent for too long. An *ephemeral* znode is deleted when its
 session ends. *zkclient* is a Java library on top of ZooKeeper's own client.
 

@@ -48,7 +48,10 @@ def broker_znode(broker_id: BrokerId) -> tuple[str, str]:
 
 
 def _replicas(topic: TopicSpec, partition: int, brokers: int) -> tuple[int, ...]:
-    """Return the brokers with a replica of a partition, by the controller's rule (TopicSpec)."""
+    """Return the brokers with a replica of a partition, by the controller's rule.
+
+    `brokers` is the number of brokers, whose ids are 0, 1 and so on. TopicSpec describes the rule.
+    """
     if topic.assignments:
         return topic.assignments[partition]
     return tuple((partition + index) % brokers for index in range(topic.replication_factor))

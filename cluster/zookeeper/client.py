@@ -4,7 +4,7 @@ The servers keep a session for each client. If a connection ends, the client con
 on a connection to another server, and sets its watches there again. The session expires if no
 server hears of the client for the length of the session timeout. Then ZooKeeper deletes the
 session's ephemeral znodes. The client has no timer for the expiry: it learns that its session has
-expired only when a server tells it (ZK-13).
+expired only from the answer of a server (ZK-13).
 
 A ZooKeeperHandle is one session. It chooses a server, sends pings to it, and notices if the server
 is silent. Ids such as ZK-13 are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
@@ -100,6 +100,8 @@ class ZooKeeperHandle:
         # Each client tries the servers in an order of its own, which spreads the clients.
         host.rng.shuffle(self._servers)
         self._next_server = 0
+        """Number of attempts to connect so far; the next attempt uses this index, modulo the number
+        of servers."""
         # `_timeout_us` is the session timeout that applies: the wanted timeout at first, and the
         # granted timeout once a server has granted one.
         self._timeout_us = session_timeout_ms * _MS
@@ -120,8 +122,11 @@ class ZooKeeperHandle:
         """Requests that were sent and have no answer, by their numbers."""
         self._next_packet = 0
         self._last_sent_us = 0
+        """Time of the last request; at first, of the attempt to connect."""
         self._last_heard_us = 0
+        """Time of the server's last message; at first, of the attempt to connect."""
         self._timer: Timer | None = None
+        """The timer of the next `_check_silence` or, without a connection, of `_connect`."""
         # The paths with a watch of each kind, as the keys of the dicts.
         self._data_watches: dict[str, None] = {}
         self._exist_watches: dict[str, None] = {}
@@ -190,7 +195,7 @@ class ZooKeeperHandle:
     # -- the connection --------------------------------------------------------------------------
 
     def _connect(self) -> None:
-        """Dial the next server of the list, and ask it for the session."""
+        """Connect to the next server of the list, and ask it for the session."""
         self._timer = None
         server = self._servers[self._next_server % len(self._servers)]
         self._next_server += 1
@@ -335,8 +340,8 @@ class ZooKeeperHandle:
             return  # never reached: the end of a connection cancels this timer
         if now_us - self._last_heard_us >= self._read_timeout_us:
             connection.close()
-            # `close` will report the end a little later. That report is then ignored, because the
-            # connection is no longer the present one.
+            # `close` calls `_connection_ended` once more, a little later. That call does nothing,
+            # because the connection is no longer the present one.
             self._connection_ended(connection)
             return
         if self.is_connected and now_us - self._last_sent_us >= self._read_timeout_us // 2:
@@ -382,9 +387,9 @@ class ZooKeeperHandle:
             raise SimulationError("only a new connection is answered ConnectResponse")
         self.last_zxid = Zxid(max(self.last_zxid, answer.zxid))
         if answer.error_code in (KeeperError.SessionExpired, KeeperError.SessionMoved):
-            # The server closes the connection. Only the answer to the next ConnectRequest tells
-            # whether the session is over. So this request fails with ConnectionLoss, like all other
-            # requests in flight. For this, it is put back among them.
+            # The server closes the connection. Only the answer to the next ConnectRequest shows
+            # whether the session is over. So this request is put back into `_in_flight`, and fails
+            # with ConnectionLoss, like all other requests in flight.
             self._in_flight[number] = packet
             connection.close()
             self._connection_ended(connection)

@@ -1,9 +1,9 @@
 """Requests of one server's clients: sessions on their connections, reads, watches, writes.
 
 A read is answered from the server's own database. A write is passed to the leader, which makes a
-transaction (txn) of it. The transaction has the number of the server that got the write, and a
-request number. When this server applies the transaction, the request number tells which client
-waits for its answer.
+transaction (txn) of the write. The transaction has the number of the server that got the write, and
+a request number. When this server applies the transaction, the server finds the client that waits
+for the answer by the request number.
 
 The requests of a session are answered in order (ZK-04), because the host delivers the next request
 of a connection only after the answer to the last request. Everything that must be done goes into
@@ -58,6 +58,7 @@ from protocol.messages.zookeeper import (
 from protocol.messages.zookeeper_quorum import CloseSessionTxn, ErrorTxn, Txn
 
 Role = Leading | Following
+"""The role of a server that serves clients: it leads, or follows a leader."""
 
 _ENDS_CONNECTION = frozenset({KeeperError.SessionExpired, KeeperError.SessionMoved})
 """Errors after which the server closes the connection, because its session has ended or has moved
@@ -88,7 +89,9 @@ class ClientRequests:
         self._pending: dict[int, _PendingWrite] = {}
         """Writes whose transaction is not applied yet, by their request numbers."""
         self._revalidating: dict[SessionId, tuple[RequestId, AcceptedConnection]] = {}
-        """Sessions that clients want to continue here, until the leader confirms them."""
+        """Sessions that clients want to continue here, until the leader confirms them.
+
+        The values are the ids and the connections of the clients' requests."""
 
     @property
     def sessions(self) -> dict[AcceptedConnection, SessionId]:
@@ -117,8 +120,8 @@ class ClientRequests:
         if session_id is None:
             result.add(HangUp(connection))
             return
-        # The client is alive. A leader postpones the deadline of its session; a follower reports
-        # this to the leader at the next ping.
+        # The client is alive. A leader postpones the deadline of the client's session; a follower
+        # reports the session to the leader at the next ping.
         if isinstance(role, Leading):
             role.touch(session_id, now_us)
         else:
@@ -138,8 +141,8 @@ class ClientRequests:
     def connection_ended(self, connection: AcceptedConnection) -> None:
         """Drop a connection, its watches and its pending writes; its session lives on (ZK-09).
 
-        An entry of the connection in `_revalidating` stays until the leader answers. That answer
-        then goes to the ended connection, where nobody gets it.
+        An entry of the connection in `_revalidating` stays until the leader answers. The reply then
+        goes to the ended connection, and has no effect.
         """
         session_id = self._sessions.pop(connection, None)
         if session_id is not None and self._connections.get(session_id) == connection:
@@ -153,8 +156,8 @@ class ClientRequests:
 
     def hang_up_all(self, result: ServerResult) -> None:
         """Close every client's connection, because this server has no leader."""
-        # Some connections have no session yet, because the client is just opening or continuing
-        # one.
+        # Some connections are not in `_sessions` yet, because their clients are just opening or
+        # continuing a session.
         waiting = [pending.connection for pending in self._pending.values()]
         waiting += [connection for _request_id, connection in self._revalidating.values()]
         for connection in dict.fromkeys((*self._sessions, *waiting)):
@@ -170,7 +173,7 @@ class ClientRequests:
 
         1. Send the events of the watches that fire.
         2. Answer the client of this server that waits for the transaction, if there is one.
-           (If `answers` is False, the transaction is of an earlier epoch. Then nobody waits: the
+           (If `answers` is False, the transaction is of an earlier epoch. Then no client waits: the
            servers disconnect their clients when an epoch ends.)
         3. If the transaction closes a session, close the session's connection.
 
@@ -342,7 +345,7 @@ class ClientRequests:
         error = txn.body.error if isinstance(txn.body, ErrorTxn) else KeeperError.NONE
         response: ZooKeeperResponse
         match pending.request:
-            case ConnectRequest(timeout_ms=timeout_ms):
+            case ConnectRequest(timeout_ms=timeout_ms):  # a new session is never refused
                 self._bind(pending.connection, txn.session_id, result)
                 response = ConnectResponse(session_id=txn.session_id, timeout_ms=timeout_ms)
             case CreateRequest():

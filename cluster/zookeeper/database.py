@@ -2,10 +2,11 @@
 
 Servers that have applied the same transactions have equal databases. Every server has a database
 with the committed transactions. The leader has a second database, to which it applies each
-transaction as soon as it proposes the transaction. It checks new writes against this database.
+transaction as soon as it proposes the transaction. New writes are checked against this second
+database.
 
-- `prepare` runs on the leader. It checks a write and returns its transaction. This is an ErrorTxn
-  if the write is refused.
+- `prepare` runs on the leader. It checks a write and returns the write's transaction. If the write
+  is refused, the transaction is an ErrorTxn.
 - `apply` runs on every server. It carries out a transaction without checks.
 
 Source: ZooKeeper `ZKDatabase`, `PrepRequestProcessor`; rules ZK-02, ZK-05 and ZK-12 of
@@ -91,7 +92,7 @@ class ZooKeeperDatabase:
             # The client asks for a new session. This is the only write that needs no session.
             case ConnectRequest(timeout_ms=timeout_ms):
                 return CreateSessionTxn(timeout_ms=timeout_ms)
-            case _ if session_id not in self.sessions:
+            case _ if session_id not in self.sessions:  # all other writes need a session
                 return ErrorTxn(error=KeeperError.SessionExpired)
             case CloseSessionRequest():
                 return CloseSessionTxn()

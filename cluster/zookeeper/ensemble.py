@@ -48,5 +48,5 @@ class Ensemble:
         return count * 2 > len(self.servers)
 
     def negotiated_timeout_ms(self, wanted_ms: int) -> int:
-        """Return the timeout that the servers grant (ZK-10)."""
+        """Return the session timeout that the servers grant to a client (ZK-10)."""
         return self.config.negotiated_timeout_ms(wanted_ms)

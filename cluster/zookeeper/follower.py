@@ -68,6 +68,7 @@ class Following:
         self._ensemble = ensemble
         self._log = log
         self._heard_us = now_us
+        """Time of the leader's last message; at first, the time at which this role began."""
         self._touched: dict[SessionId, None] = {}
         """The sessions with a request since the leader's last ping, as the keys of the dict."""
 
@@ -103,7 +104,7 @@ class Following:
     def synced(self, response: AckEpochResponse, now_us: int, result: ServerResult) -> None:
         """Make this log equal to the leader's.
 
-        Transactions after `keep_zxid` are removed; they were never committed:
+        Transactions after `keep_zxid` are removed. They were never committed, for this reason:
         1. A committed transaction is in the logs of a majority.
         2. A majority has promised the leader's epoch, and no server of this majority has a newer
            history than the leader.
@@ -120,7 +121,7 @@ class Following:
         # 3. The server leads, and removes committed transactions from the other logs.
         self._log.enter_epoch(self.epoch)
         self._ask(AckNewLeaderRequest(), result)
-        # This tells the leader where this log ends.
+        # The leader learns from this request where this log ends.
         self._ask(AckRequest(zxid=self._log.last_zxid), result)
 
     def up_to_date(self, response: AckNewLeaderResponse, now_us: int) -> None:

@@ -39,8 +39,8 @@ def check_tree(tree: ZnodeTree) -> None:
     ephemeral. An ephemeral znode has an owner, which is the session that created it. The tree's
     list of each owner's znodes is complete.
     """
-    owned: dict[int, list[str]] = {}
-    named = 0
+    owned: dict[int, list[str]] = {}  # owner -> the paths of its znodes
+    named = 0  # number of names in all lists of children
     for path, owner, children in tree.entries():
         if owner != NO_SESSION:
             owned.setdefault(owner, []).append(path)
@@ -51,9 +51,9 @@ def check_tree(tree: ZnodeTree) -> None:
         for name in children:
             if f"{prefix}{name}" not in tree:
                 raise InvariantViolation("parent_names_its_child", f"{prefix}{name}")
-    # Each name in a list of children is the path of an existing znode (checked above), and no path
-    # occurs twice. So if there are as many names as znodes, without the root, each znode has a
-    # parent.
+    # Each name in a list of children stands for an existing znode (checked above), and no znode is
+    # named twice. So each znode has a parent if there are as many names as znodes. The root, which
+    # has no parent, does not count.
     if named != len(tree.paths()) - 1:
         raise InvariantViolation("parent_names_its_child", f"{named} named of {tree.paths()}")
     listed = {owner: sorted(tree.ephemerals(owner)) for owner in tree.owners()}

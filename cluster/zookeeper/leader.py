@@ -256,7 +256,7 @@ class Leading:
         """
         if self.has_failed:
             return
-        # After each step, a loop answers the requests that have waited for it.
+        # After each step, a loop answers the learners' parked requests that waited for this step.
         # Step 1.
         if self._epoch is None:
             if not self._is_majority(len(self._learners)):
@@ -319,8 +319,8 @@ class Leading:
     def _establish(self, now_us: int, result: ServerResult) -> None:
         """Begin to serve. The whole history is committed now.
 
-        A new leader does not know when clients were last heard of, so each session gets a full
-        timeout.
+        A new leader does not know when the clients sent their last requests, so each session gets a
+        full timeout.
         """
         self.is_established = True
         self.committed_zxid = self._log.last_zxid
@@ -394,7 +394,7 @@ class Leading:
         """Give a transaction a zxid, log it, and send it to each learner that has been synced."""
         zxid = self._last_zxid = Zxid(self._last_zxid + 1)
         if isinstance(body, CreateSessionTxn):
-            session_id = SessionId(zxid)  # No other session has this id, as each zxid is new.
+            session_id = SessionId(zxid)  # no other session has this id, because each zxid is new
             self._sessions.add(session_id, body.timeout_ms * 1_000, now_us)
             self._sessions.move(session_id, server_id)
         elif isinstance(body, CloseSessionTxn):
@@ -417,7 +417,7 @@ class Leading:
         """Commit the transactions that are in the logs of a majority."""
         if not self.is_established:
             return
-        # The last zxid in each log, the leader's own log included, in falling order. With three
+        # The last zxid in each log, the leader's own log included, the newest first. With three
         # servers, two logs have everything up to the second entry of this list.
         acked = [learner.acked_zxid for learner in self._learners.values()] + [self._log.last_zxid]
         acked.sort(reverse=True)
@@ -425,8 +425,8 @@ class Leading:
         if len(acked) < majority:
             return
         zxid = acked[majority - 1]
-        # A transaction of an earlier epoch is not committed just because a majority has it: a
-        # leader with a newer history could still replace it. It is committed together with the
+        # It is not enough that a majority has a transaction of an earlier epoch: a leader with a
+        # newer history could still replace this transaction. It is committed together with the
         # first transaction of this epoch.
         if zxid > self.committed_zxid and epoch_of(zxid) == self._epoch:
             self.committed_zxid = zxid
@@ -466,7 +466,7 @@ class Leading:
         self._set_expiry_timer(now_us, result)
 
     def _set_expiry_timer(self, now_us: int, result: ServerResult) -> None:
-        """Set the timer for the next whole tick."""
+        """Set the timer for the next whole tick, because all deadlines are at whole ticks."""
         tick_us = self._ensemble.tick_us
         result.add(SetTimer(key=EXPIRY_TIMER, delay_us=tick_us - now_us % tick_us))
 

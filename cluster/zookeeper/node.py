@@ -64,7 +64,7 @@ class ZooKeeperNode:
         """The leader and the connection to it; None while this server follows no leader."""
         self._costs = cluster.costs
         self._busy_until_us = 0
-        """Time at which all requests so far will have been carried out; used in virtual time."""
+        """Time at which all clients' requests so far are carried out; used in virtual time."""
         self._electors: dict[ServerId, Connection] = {}
         """Server -> the connection on which this server asks it for its vote."""
 
@@ -98,7 +98,7 @@ class ZooKeeperNode:
 
     def check_invariants(self, *, thoroughly: bool = False) -> None:
         """Check all invariants, whether `thoroughly` or not. Raises: InvariantViolation."""
-        del thoroughly
+        del thoroughly  # all nodes have this parameter, but no check here is slow
         check_server(self._core)
 
     # -- inputs ----------------------------------------------------------------------------------
@@ -106,8 +106,8 @@ class ZooKeeperNode:
     def _handle(self, request: IncomingRequest) -> None:
         """Carry out a request.
 
-        In virtual time, requests are carried out one after the other, and each takes the time that
-        ClusterSpec.costs says.
+        In virtual time, requests of clients are carried out one after the other. ClusterSpec.costs
+        determines how long each of them takes.
         """
         body = request.envelope.body
         if not self._host.simulates_costs or not isinstance(body, ZooKeeperRequest):
@@ -169,6 +169,7 @@ class ZooKeeperNode:
 
     def _is_leader(self, connection: Connection) -> bool:
         """Return True for the present connection to the leader, False for an earlier connection."""
+        # `_leader` is the pair (server, connection).
         return self._leader is not None and self._leader[1] is connection
 
     # -- outputs ---------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ The leader makes a transaction of each write. A transaction has a number, which 
 is written to the logs of all servers. When the transaction is committed, `_advance` applies it to
 the database; nothing else changes the database. Only the log is on the disk.
 
-Each input, such as a request or a timer, returns a ServerResult: the list of what the node must do
-then, for example send a reply or set a timer.
+The method for each input, such as a request or a timer, returns a ServerResult: the list of what
+the node must do then, for example send a reply or set a timer.
 
 Source: ZooKeeper `QuorumPeer`.
 """
@@ -72,10 +72,10 @@ Source: FastLeaderElection's finalizeWait (200 ms)."""
 class ServerCore:
     """One server of an ensemble.
 
-    `log` is the server's own log. Its transactions are applied when a leader has told which of them
-    are committed. A server gives a number to each write of its clients, beginning with
-    `first_request_number`. This number is higher than all numbers before the last restart, so that
-    an old transaction is never taken for the answer to a new request.
+    `log` is the server's own log. A transaction in the log is applied when this server has learnt
+    from a leader that the transaction is committed. A server gives a number to each write of its
+    clients, beginning with `first_request_number`. This number is higher than all numbers before
+    the last restart, so that an old transaction is never taken for the answer to a new request.
     """
 
     def __init__(self, ensemble: Ensemble, log: TxnLog, *, first_request_number: int) -> None:
@@ -179,7 +179,7 @@ class ServerCore:
                 | SetWatchesRequest()
                 | PingRequest()
             ):
-                # A server that serves has a role; the first test only tells the type checker.
+                # A server that serves has a role; the test for None is only for mypy.
                 if self._role is None or not self.is_serving:
                     result.add(HangUp(connection))
                 else:
@@ -317,7 +317,8 @@ class ServerCore:
         elif isinstance(self._role, Following):
             result.add(LeaveLeader())
             result.add(CancelTimer(key=FOLLOW_TIMER))
-        # The state is traced once, not again in each further attempt to find a leader.
+        # LOOKING is traced at the start and after a role that served, but not again after each
+        # failed attempt to find a leader.
         if self._has_served or self._election_round == 0:
             result.add(server_state(ServerState.LOOKING, None))
         self._has_served = False

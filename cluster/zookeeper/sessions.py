@@ -23,7 +23,9 @@ class SessionTracker:
         self._tick_us = tick_us
         self._deadlines: dict[SessionId, int] = {}
         self._timeouts: dict[SessionId, int] = {}
+        """The timeout of each open session, in microseconds."""
         self._servers: dict[SessionId, ServerId] = {}
+        """The server of each session's client, as far as this leader knows the server."""
 
     def add(self, session_id: SessionId, timeout_us: int, now_us: int) -> None:
         """Track a session; its deadline is a full timeout from now."""

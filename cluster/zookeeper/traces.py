@@ -46,8 +46,8 @@ def session_expired(session_id: SessionId) -> TraceEvent:
 def txn_applied(txn: Txn) -> TraceEvent:
     """Return the event that a server has applied a transaction.
 
-    The leader makes a transaction even of a write that it refuses. This is an ErrorTxn, which
-    changes nothing.
+    The leader makes a transaction even of a write that it refuses: an ErrorTxn, which changes
+    nothing.
     """
     detail: dict[str, object] = {"session": session_name(txn.session_id)}
     error = None

@@ -99,7 +99,7 @@ class TxnLog:
             raise SimulationError(f"appended {txn.zxid:#x} after {self.last_zxid:#x}")
         self._log.append(
             build_batch(
-                (Record(None, self._encoder.encode(txn)),),
+                (Record(None, self._encoder.encode(txn)),),  # a record without a key
                 base_offset=len(self._txns),
                 leader_epoch=epoch_of(txn.zxid),
             )
@@ -117,7 +117,7 @@ class TxnLog:
 
     def epoch_ends(self) -> tuple[Zxid, ...]:
         """Return the last zxid of each epoch in the log, in order."""
-        # A later zxid of an epoch replaces the earlier zxid. So the last zxid of each epoch stays.
+        # epoch -> its last zxid, because a later zxid of an epoch replaces an earlier one
         ends = {epoch_of(zxid): zxid for zxid in self._zxids}
         return tuple(ends.values())
 
@@ -146,6 +146,7 @@ class TxnLog:
             del self._zxids[count:]
 
     def _keep(self, txn: Txn) -> None:
+        """Add a transaction that is on the disk to the lists in memory."""
         self._txns.append(txn)
         self._zxids.append(txn.zxid)
 

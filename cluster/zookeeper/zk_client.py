@@ -4,7 +4,8 @@ A ZooKeeperHandle is one session. Once the session has expired, the handle is of
 then opens a new session. It repeats each operation until a server has answered.
 
 A ZkClient also has listeners: functions that are called when the znode at a path has changed.
-ZooKeeper tells a client of a change by a watch, which fires only once. The events wait in a queue.
+ZooKeeper reports a change by the event of a watch, which fires only once. The events wait in a
+queue.
 One coroutine, the "event thread" of zkclient, handles the events in order. Before it calls a
 listener, it reads the path again, and this read sets the watch again. If a listener fails, the
 error is logged, and the next event is handled. Ids such as ZK-22 are rules in
@@ -46,13 +47,13 @@ ChildListener = Callable[[str], Awaitable[None]]
 DataListener = Callable[[str], Awaitable[None]]
 """Called with a path whose data has changed."""
 
-# Events after which the child listeners of a path are called. Below are the events for its data
-# listeners.
+# Events after which the child listeners of a path are called.
 _CHILD_EVENTS = (
     WatchType.NODE_CHILDREN_CHANGED,
     WatchType.NODE_CREATED,
     WatchType.NODE_DELETED,
 )
+# Events after which the data listeners of a path are called.
 _DATA_EVENTS = (WatchType.NODE_DATA_CHANGED, WatchType.NODE_CREATED, WatchType.NODE_DELETED)
 _RETRIED = (KeeperError.ConnectionLoss, KeeperError.SessionExpired)
 """Errors after which an operation is carried out again."""
@@ -141,8 +142,9 @@ class ZkClient:
         except KeeperException as error:
             if error.code is not KeeperError.NoNode:
                 raise
-            # As in zkclient, the parent is created even if it exists (which does nothing). If
-            # another client creates the znode meanwhile, its data is replaced.
+            # As in zkclient, a request to create the parent is sent even if the parent exists; the
+            # request then changes nothing. If another client creates the znode meanwhile, the data
+            # is replaced.
             await self.make_path(parent_of(path))
             try:
                 await self.create(path, data)
@@ -184,12 +186,12 @@ class ZkClient:
         wakeup = Wakeup(self._host)
         while not self._handle.is_connected and not self._is_closed:
             self._waiters.append(wakeup)
-            await wakeup.wait(None)
+            await wakeup.wait(None)  # None: no time limit
 
     async def _retry(self, request: ZooKeeperRequest) -> ZooKeeperResponse:
         """Carry out an operation, with retries until a server answers (ZK-23).
 
-        A retry uses the present session. It may be newer than the session of the first attempt.
+        A retry uses the present session, which may be newer than the session of the first attempt.
         """
         while True:
             try:

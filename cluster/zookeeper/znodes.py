@@ -3,7 +3,7 @@
 A znode is a node of ZooKeeper's tree; it has data and children. An ephemeral znode belongs to a
 session (its owner), and is deleted when the session ends. Other znodes are persistent, and their
 owner is NO_SESSION. Each method that changes the tree gets the number of the transaction (zxid),
-and returns the changes, from which `watches` finds the clients that must be told.
+and returns the changes, for which `watches` finds the clients that get an event.
 
 Source: ZooKeeper `DataTree`; rules ZK-01, ZK-08 and ZK-12 of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
@@ -53,7 +53,7 @@ class _Znode:
     children: dict[str, None] = field(default_factory=dict)
 
     def stat(self) -> Stat:
-        """Return what ZooKeeper tells clients about a znode besides its content."""
+        """Return what clients get about a znode besides its data."""
         return Stat(
             czxid=self.czxid,
             mzxid=self.mzxid,
@@ -73,6 +73,7 @@ class ZnodeTree:
 
     def __init__(self, initial: Iterable[tuple[str, str]] = ()) -> None:
         """Begin with the root and the persistent znodes `initial` (path, data), parents first."""
+        # The root has no data, and no transaction has created or changed it.
         self._znodes = {ROOT: _Znode("", NO_ZXID, NO_ZXID, NO_ZXID)}
         # Session -> the paths of its ephemeral znodes, as the keys of the inner dict.
         self._ephemerals: dict[SessionId, dict[str, None]] = {}
@@ -131,6 +132,7 @@ class ZnodeTree:
         """Add a znode under an existing parent."""
         parent_path = parent_of(path)
         parent = self._znodes[parent_path]
+        # For a new znode, this transaction is `czxid`, `mzxid` and `pzxid`.
         self._znodes[path] = _Znode(data, zxid, zxid, zxid, ephemeral_owner=owner)
         parent.children[name_of(path)] = None
         parent.cversion += 1
@@ -171,7 +173,7 @@ class ZnodeTree:
 
     def end_session(self, session_id: SessionId, zxid: Zxid) -> tuple[Change, ...]:
         """Remove all of a session's ephemerals in one step (ZK-12)."""
-        # `ephemerals` returns a copy, so that `delete` may change the set.
+        # `ephemerals` returns a copy, because `delete` removes the paths from `_ephemerals`.
         return tuple(
             change for path in self.ephemerals(session_id) for change in self.delete(path, zxid)
         )
@@ -184,7 +186,7 @@ def is_path(path: str) -> bool:
 
 def parent_of(path: str) -> str:
     """Return the path of the parent."""
-    return path.rpartition("/")[0] or ROOT  # "" is left of the "/" of "/a"
+    return path.rpartition("/")[0] or ROOT  # for "/a", the part before the "/" is ""
 
 
 def name_of(path: str) -> str:
