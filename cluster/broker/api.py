@@ -210,7 +210,7 @@ class BrokerApi:
                 | AlterPartitionReassignmentsRequest()
             ) as request:
                 self._host.reply(request_id, _not_controller(request))
-            case other:  # only messages between ZooKeeper's nodes are left
+            case other:  # only requests for ZooKeeper servers are left
                 _refuse_other_world(other)
 
     def check_invariants(self) -> None:
@@ -220,7 +220,8 @@ class BrokerApi:
 
         Raises: InvariantViolation.
         """
-        # The union below has the requests that each part holds. `elsewhere` is skipped.
+        # The second argument has the requests of all parts. Requests of the types in `elsewhere`
+        # are skipped.
         check_unanswered(
             self._host,
             self._transactions.coordinator.waiting()

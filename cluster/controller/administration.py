@@ -1,6 +1,6 @@
 """Administrators' requests to the controller: ElectLeaders and AlterPartitionReassignments.
 
-The functions here only decide: they look at the metadata (`image`), and return a Decision with the
+The functions here only decide: they read the metadata (`image`), and return a Decision with the
 response and the records that change the metadata. The caller writes the records to the metadata
 log. An active broker is a broker that may lead.
 

@@ -158,7 +158,7 @@ class BrokerLiveness:
         """Return the broker's states before and after its heartbeat `request`; change nothing.
 
         `has_leaderships` returns True if the broker leads a partition. It is called only if needed,
-        because it looks at all partitions.
+        because it searches all partitions.
 
         Source: Kafka BrokerHeartbeatManager.calculateNextBrokerState.
         """

@@ -42,7 +42,8 @@ def initial_znodes(cluster: ClusterSpec) -> tuple[tuple[str, str], ...]:
 
 def broker_znode(broker_id: BrokerId) -> tuple[str, str]:
     """Return path and data of a broker's registration."""
-    # The port is Kafka's default, and has no meaning here: nodes address each other by name.
+    # `version` is the number of Kafka's format for this znode. The port is Kafka's default, and has
+    # no meaning here: nodes address each other by name.
     content: dict[str, object] = {"host": broker_name(broker_id), "port": 9092, "version": 4}
     return f"{BROKER_IDS}/{broker_id}", _json(content)
 

@@ -142,7 +142,7 @@ class ClientRequests:
         """Drop a connection, its watches and its pending writes; its session lives on (ZK-09).
 
         An entry of the connection in `_revalidating` stays until the leader answers. The reply then
-        goes to the ended connection, and has no effect.
+        goes to the ended connection, and no client gets it.
         """
         session_id = self._sessions.pop(connection, None)
         if session_id is not None and self._connections.get(session_id) == connection:

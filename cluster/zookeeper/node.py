@@ -98,7 +98,7 @@ class ZooKeeperNode:
 
     def check_invariants(self, *, thoroughly: bool = False) -> None:
         """Check all invariants, whether `thoroughly` or not. Raises: InvariantViolation."""
-        del thoroughly  # all nodes have this parameter, but no check here is slow
+        del thoroughly  # unused: the parameter is that of all nodes
         check_server(self._core)
 
     # -- inputs ----------------------------------------------------------------------------------

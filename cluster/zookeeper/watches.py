@@ -73,7 +73,8 @@ class WatchTable:
 
         `request.relative_zxid` is the newest zxid that the client has seen. If the path of a watch
         has changed since then, the watch is not added, and its event is returned instead (ZK-20).
-        A znode's `mzxid` is the last change of its data, `pzxid` that of its list of children.
+        A znode's `mzxid` is the zxid of the last change of its data, and its `pzxid` is the zxid of
+        the last change of its list of children.
 
         Source: DataTree.setWatches.
         """

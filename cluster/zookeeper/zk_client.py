@@ -5,8 +5,7 @@ then opens a new session. It repeats each operation until a server has answered.
 
 A ZkClient also has listeners: functions that are called when the znode at a path has changed.
 ZooKeeper reports a change by the event of a watch, which fires only once. The events wait in a
-queue.
-One coroutine, the "event thread" of zkclient, handles the events in order. Before it calls a
+queue. One coroutine, the "event thread" of zkclient, handles the events in order. Before it calls a
 listener, it reads the path again, and this read sets the watch again. If a listener fails, the
 error is logged, and the next event is handled. Ids such as ZK-22 are rules in
 docs/kafka/ZOOKEEPER_CONSUMER.md.

@@ -73,7 +73,7 @@ class ZnodeTree:
 
     def __init__(self, initial: Iterable[tuple[str, str]] = ()) -> None:
         """Begin with the root and the persistent znodes `initial` (path, data), parents first."""
-        # The root has no data, and no transaction has created or changed it.
+        # At first the root has no data, and no transaction has changed it.
         self._znodes = {ROOT: _Znode("", NO_ZXID, NO_ZXID, NO_ZXID)}
         # Session -> the paths of its ephemeral znodes, as the keys of the inner dict.
         self._ephemerals: dict[SessionId, dict[str, None]] = {}

@@ -75,7 +75,7 @@ class MetadataFetcher:
 
         Once the broker has started, this is the offset of the newest published record. Before
         `publish_first`, it is the offset of the last record in the cache. Otherwise the broker
-        could never report that it has caught up.
+        could never report that it has caught up, and `publish_first` would never be called.
 
         Source: Kafka MetadataLoader.lastAppliedOffset, which brokers report in their heartbeats.
         """

@@ -2,9 +2,9 @@
 
 1. The broker registers with the controller. At first the broker is *fenced*: it can lead no
    partition.
-2. The broker reads the metadata log, and reports the offset that it has read in its heartbeats.
-   Once it has read its own registration, it has *caught up*: an answer of the controller says so,
-   and the next heartbeat asks to be unfenced.
+2. The broker reads the metadata log. Each heartbeat reports the last offset that the broker has
+   read. Once this is the broker's own registration or later, the controller answers that the broker
+   has *caught up*. The next heartbeat asks the controller to unfence the broker.
 3. If no heartbeat comes for the length of the session timeout, the controller fences the broker
    again. A broker that cannot reach the controller goes on to serve clients, and repeats its
    heartbeats.
@@ -116,7 +116,7 @@ class BrokerHeartbeats:
         registration: BrokerRegistrationResponse = await self._repeat(self._register)
         identity.broker_epoch = BrokerEpoch(registration.broker_epoch)
         self._host.log(f"registered with broker epoch {identity.broker_epoch}")
-        # `is_caught_up` is the controller's judgement of the metadata offset in the heartbeat.
+        # The controller sets `is_caught_up` by the metadata offset in the heartbeat.
         while not (await self._beat()).is_caught_up:
             await self._pause(STARTING_INTERVAL_US)
         await self._on_caught_up()

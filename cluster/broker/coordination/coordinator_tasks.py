@@ -218,8 +218,8 @@ class CoordinatorTasks:
         self._coordination.carry_out(
             coordinator.finish_load(name.partition, host.wall_us(), stopped=stopped)
         )
-        # During the load, the coordinator was not informed of the growth of the log. `loaded`
-        # informs it of the log's end.
+        # During the load, the coordinator was not informed of the growth of the log. `loaded` now
+        # informs the coordinator of the log's end.
         self._coordination.loaded(load.partition)
         detail: dict[str, object] = {"records": read.records, "bytes": read.size_in_bytes}
         self._finished(load, read.position, detail)

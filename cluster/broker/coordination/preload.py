@@ -40,7 +40,7 @@ With 2 groups there are 100 different keys. If there are more records than keys,
 overwrite earlier records, as in any old log."""
 
 UNREADABLE = Record(encode_group_metadata_key("unreadable"), b"\x00\x63", 0)
-"""A group's record in version 99, which no coordinator can read."""
+"""A group's record in version 99 (0x0063), which no coordinator can read."""
 
 
 def preload(storage: Storage, broker_id: BrokerId, cluster: ClusterSpec) -> None:

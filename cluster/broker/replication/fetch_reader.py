@@ -5,8 +5,9 @@ of a broker. To save work, a partition is not read again if the follower has rea
 the partition has not changed since then. It is then called *quiet*, and otherwise *stirred*. The
 module `quiet_fetches` remembers which partitions are quiet.
 
-A Fetch of a follower also tells the leader how far the follower is. From this the leader decides
-whether the follower is in sync. To *count* a Fetch means to record this progress and its time.
+A Fetch of a follower also reports to the leader how far the follower is. From this progress the
+leader decides whether the follower is in sync. To *count* a Fetch means to record the progress and
+its time.
 
 Source: Kafka `ReplicaManager.readFromLog`.
 """
@@ -112,7 +113,8 @@ class FetchReader:
                 if before and _is_still_empty(partition, position, before[index], request):
                     answers[index] = before[index]
                     continue
-                # A cheap check for the most frequent case: no new records, and no error.
+                # A cheap check for the most frequent case: no new records, and no error. In this
+                # case `fetch_nothing` also counts the Fetch.
                 nothing = partition.fetch_nothing(
                     position, request.replica_id, request.replica_epoch, counted_at_us
                 )

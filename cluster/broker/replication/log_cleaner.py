@@ -33,7 +33,7 @@ from protocol.trace import TraceEvent, TraceKind
 CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 """Kafka's name of the file with the end of the last cleaning of each log."""
 CLEANED_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
-"""Kafka's internal topics; the module's docstring says why no other topics are compacted."""
+"""Kafka's internal topics; the module's docstring has the reason to compact only these."""
 CLEAN_TURN_BYTES = 65_536
 """Bytes that a cleaning reads in one turn, which takes a few milliseconds of real time."""
 _MS_PER_HOUR = 3_600_000

@@ -5,8 +5,8 @@ to the disk, the record is lost. There are three ways in which a log is flushed:
 
 1. The log flushes itself after every `log.flush.interval.messages` records.
 2. A scheduler flushes it every `log.flush.interval.ms`. As in Kafka, this is off by default.
-3. The operating system writes back what it has kept in memory for some time. The cluster's
-   StorageModel says how long, both in virtual time and on real nodes.
+3. The operating system writes back what it has kept in memory for some time. The length of this
+   time is a setting of the cluster's StorageModel, both in virtual time and on real nodes.
 
 All three ways move the *flush mark* (`flushed_length`), the number of batches of a log that would
 survive a loss of power. Only the first two ways move the *recovery point*. This is the offset up to

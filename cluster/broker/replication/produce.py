@@ -35,10 +35,10 @@ VALID_ACKS = (ACKS_ALL, ACKS_NONE, ACKS_LEADER)
 
 
 class _DelayedProduce:
-    """A Produce that waits for acknowledgements.
+    """A Produce, which waits while one of its appends has no outcome.
 
     `waiting` has the appends that have no outcome yet. `answers` has an answer for every partition
-    of the request. An append that still waits has the answer for success here, and this answer is
+    of the request. An append that still waits has the answer for success there, and this answer is
     replaced if the append fails.
     """
 

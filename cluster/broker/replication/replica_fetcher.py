@@ -4,11 +4,11 @@ The coroutine sends one Fetch after the other to its *source*, the broker that l
 Each Fetch is for all partitions that this broker follows from that source. The source answers when
 there are new records, or after replica.fetch.wait.max.ms.
 
-Most partitions have nothing new in most answers. This is the busiest code of a broker, so it does
-not look at such partitions again and again. The part of a request about one partition (its
-*position*: fetch offset and leader epoch) is created once and used until it moves. An answer is
-compared by identity with the previous one: in virtual time messages are passed by reference, and a
-leader that has nothing new for a partition sends the same object again. An answer has *news* if it
+Most partitions have nothing new in most answers. This is the busiest code of a broker, so it saves
+work for these partitions. The part of a request about one partition (its *position*: fetch offset
+and leader epoch) is created once and used until it moves. An answer is compared by identity with
+the previous one: in virtual time messages are passed by reference, and a leader that has nothing
+new for a partition sends the same object again. An answer for a partition has *news* if the answer
 has records, an error, a diverging epoch (which makes the follower truncate its log), or another
 high watermark than the follower.
 

@@ -94,7 +94,10 @@ class TransactionCoordination:
         self._is_busy = False
 
     def _carry_out_one(self, result: TransactionResult) -> None:
-        """Carry out one Result: trace rows, timers, appends and markers first, then replies."""
+        """Carry out one Result: trace rows, timers, appends and markers first, then replies.
+
+        `protocol.effects` demands this order.
+        """
         host = self._host
         for event in result.trace:
             host.trace(event)
