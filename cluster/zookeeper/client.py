@@ -199,6 +199,7 @@ class ZooKeeperHandle:
         self._timer = None
         server = self._servers[self._next_server % len(self._servers)]
         self._next_server += 1
+        # The time limit is `_read_timeout_us` of a client without a connection.
         self._connection = connection = self._host.connect(
             server, ZOOKEEPER, setup_timeout_us=max(1, self._timeout_us // len(self._servers))
         )

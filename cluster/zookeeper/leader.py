@@ -118,7 +118,7 @@ class Leading:
         self._learners: dict[AcceptedConnection, _Learner] = {}
         self._projected = ZooKeeperDatabase(ensemble.initial)
         """The database as it will be after all proposals. New writes are checked against it."""
-        self._projected.apply_all(log.after(NO_ZXID))
+        self._projected.apply_all(log.after(NO_ZXID))  # the whole log
         self._sessions = SessionTracker(ensemble.tick_us)
         self._epoch: int | None = None
         """None until a majority has reported its accepted epochs."""
@@ -228,7 +228,8 @@ class Leading:
         for old in [
             learner for learner in self._learners.values() if learner.server_id == request.server_id
         ]:
-            # The learner has connected again, before this server saw the old connection end.
+            # The learner has connected again, before this server saw the old connection end. The
+            # loop runs over a new list, because it deletes learners.
             del self._learners[old.connection]
             result.add(HangUp(old.connection))
         self._learners[connection] = _Learner(
@@ -311,7 +312,7 @@ class Leading:
         """Answer a learner's AckEpochRequest with the transactions that its log lacks."""
         keep_zxid = self._log.common_with(ack.epoch_ends)
         learner.is_synced = True
-        learner.acked_zxid = NO_ZXID
+        learner.acked_zxid = NO_ZXID  # the learner has not acknowledged this history yet
         self._answer_parked(
             learner, AckEpochResponse(keep_zxid=keep_zxid, txns=self._log.after(keep_zxid)), result
         )

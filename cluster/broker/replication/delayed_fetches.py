@@ -43,7 +43,8 @@ class DelayedFetches:
         self._followers: dict[RequestId, _DelayedFetch] = {}
         self._consumers: dict[RequestId, _DelayedFetch] = {}
         self._watchers: dict[PartitionKey, dict[RequestId, None]] = {}
-        """Partition -> the consumers' Fetches that wait for it: the keys of the inner dict."""
+        """Partition -> the parked Fetches of consumers that name the partition, as the keys of the
+        inner dict."""
 
     def park(self, request_id: RequestId, request: FetchRequest, read: FetchRead) -> None:
         """Keep a Fetch for which `read` is not enough, for `max_wait_ms` at most."""

@@ -2,8 +2,8 @@
 
 After every append, each follower sends a Fetch for all its partitions, so this is the busiest code
 of a broker. To save work, a partition is not read again if the follower has read it to the end, and
-the partition has not changed since then. It is then called *quiet*, and otherwise *stirred*. The
-module `quiet_fetches` remembers which partitions are quiet.
+the partition has not changed since then. Then the partition is called *quiet*, otherwise *stirred*.
+The module `quiet_fetches` remembers which partitions are quiet.
 
 A Fetch of a follower also reports to the leader how far the follower is. From this progress the
 leader decides whether the follower is in sync. To *count* a Fetch means to record the progress and
@@ -93,13 +93,13 @@ class FetchReader:
                 # The first partitions may use up the bytes.
                 indices = sorted(quiet.stirred)
 
+            # The answers of the first read, if the Fetch was parked, in the order of the request.
+            before = () if previous is None else previous.responses[topic_index].partitions
             # A partition without a replica here gets an error. For all other partitions there are
             # three sources of an answer, which are tried in the order of their cost:
             # 1. the answer of the first read, if the Fetch was parked,
             # 2. an empty answer, if the log has nothing new,
             # 3. a read of the log.
-            # Empty, or the answers of the first read, in the order of `topic.partitions`.
-            before = () if previous is None else previous.responses[topic_index].partitions
             for index in indices:
                 position = topic.partitions[index]
                 partition = self._partitions.get((topic.topic, position.partition))

@@ -45,7 +45,7 @@ FetchResultHandler = Callable[[Partition, FollowerFetchResult], None]
 
 
 class ReplicaFetchers:
-    """The fetchers of a broker, one for each source. `on_result` gets each answer with news."""
+    """The fetchers of a broker, one for each source. `on_result` gets their results."""
 
     def __init__(
         self,
