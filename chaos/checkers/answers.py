@@ -1,9 +1,9 @@
 """Answers: while nothing is broken, a server answers a request before its timeout.
 
 This checker looks at every request of a group member or a broker that ends with TIMED_OUT. Such a
-request is a violation if faults cannot explain it. Faults explain it for some time after the last
-of them has ended, namely for twice the request's timeout. Take a timeout of 30 s, and a fault that
-ends at 100 s:
+request is a violation if faults cannot explain it. Faults explain a request that times out while a
+fault is in force, or within twice the request's timeout after the last fault has ended. Take a
+timeout of 30 s, and a fault that ends at 100 s:
 
 1. The fault may have broken connections without the clients' knowledge. The requests on them time
    out, and their connections are closed. At 130 s the last of these connections is gone.
@@ -15,15 +15,16 @@ Some answers wait until an append is replicated (APPENDING). After a fault, repl
 `isr_recovery_us` to rejoin the ISR, so this time is added for such requests.
 
 The timeouts are:
-- JoinGroup of a member: its `max.poll.interval.ms` plus JOIN_GROUP_EXTRA_MS;
+- JoinGroup of a member: its `max.poll.interval.ms` plus JOIN_GROUP_EXTRA_MS, or its
+  `request.timeout.ms` if that is longer;
 - any other request of a member: `request.timeout.ms`;
 - Fetch of metadata, from a broker to the controller: `controller.quorum.fetch.timeout.ms`;
 - Fetch of records, from a follower to its leader: `replica.socket.timeout.ms`;
 - any other request of a broker: REQUEST_TIMEOUT_US.
 
-A server holds a broker's Fetch back while it has nothing new to return. If the settings give such a
-Fetch a timeout that is not much longer than this wait (less than twice as long), it may time out in
-a healthy cluster. Then it is not judged.
+While a server has nothing new to return, it holds a broker's Fetch back for a certain time. If the
+timeout of the Fetch is less than twice this time, the Fetch may time out even in a healthy cluster.
+Such a Fetch is not judged.
 
 Timeouts are judged only in virtual time (the run's own simulated clock). In real time a busy
 machine can delay any process beyond a timeout, which proves nothing about Kafka.
@@ -108,7 +109,8 @@ class Answers(Checker):
         elif row.node.startswith("broker-"):
             timeout_us = self.context.broker_timeouts_us.get(row.cause or "", REQUEST_TIMEOUT_US)
             # The server may hold the request back for so long that it times out without a fault.
-            if timeout_us < 2 * self.context.broker_waits_us.get(row.cause or "", 0):
+            held_back_us = self.context.broker_waits_us.get(row.cause or "", 0)
+            if timeout_us < 2 * held_back_us:
                 return
         else:
             return  # the timeouts of other nodes, such as producers, are not known here
@@ -135,7 +137,8 @@ class Answers(Checker):
 
     def _report_unknown_error(self, row: TraceRow) -> None:
         """Report an UNKNOWN_SERVER_ERROR, once per server and API; later ones are only counted."""
-        if (case := (row.node, row.api or "")) in self._failed:
+        case = (row.node, row.api or "")
+        if case in self._failed:
             self.findings_total += 1  # the same violation again
             return
         self._failed[case] = None

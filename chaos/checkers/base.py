@@ -5,9 +5,9 @@ nothing but the trace (the run's recorded events, one row each). Each violation 
 a finding, with the rows that prove it.
 
 A checker gets the rows in the order of their times, but these times come from the clocks of several
-machines, which may differ by `clock_error_us`. So the order of two rows from different nodes proves
-nothing by itself. Wherever it can, a checker compares such rows by their epochs or offsets instead.
-Where it must compare times, it allows for the clock error.
+machines, which may differ by up to `clock_error_us` (see CheckContext). So the order of two rows
+from different nodes proves nothing by itself. Wherever it can, a checker compares such rows by
+their epochs or offsets instead. Where it must compare times, it allows for the clock error.
 
 The same trace must give the same findings in the same order every time. A Python set of strings has
 another order in every process. Where a checker needs a set of names, it therefore uses a dict whose
@@ -31,7 +31,7 @@ A single bug can break every commit of a run. The first findings explain the bug
 """
 
 FindingSink = Callable[[Finding], None]
-"""Receives each finding when a checker makes it, at most MAX_FINDINGS per checker."""
+"""Receives each finding that a checker keeps (at most MAX_FINDINGS) or announces."""
 
 
 class Checker(ABC):
@@ -93,9 +93,10 @@ class Checker(ABC):
     def unsettled(self, now_us: int) -> tuple[str, ...]:
         """Return a sentence for each condition that must still come true to keep the promise.
 
-        An example is `orders-0 is not whole`. A run with a `recovery_timeout` continues while any
-        checker returns such a sentence. A condition whose time limit has passed is not returned:
-        waiting for it would be useless, because it is already a finding.
+        An example is `orders-0 is not whole`: the ISR of this partition still lacks a replica. A
+        run whose experiment has a `recovery_timeout` continues, for at most this time, while any
+        checker returns a sentence. If the time limit of a condition has passed at `now_us`, the
+        condition is left out, because it is already a finding.
         """
         return ()
 
@@ -177,11 +178,11 @@ class Checker(ABC):
         """
         if not rows:
             return ()
-        known = None if group is None else self.context.groups.get(group)
-        concerned = (partition, None if known is None else known.offsets_partition)
+        expected = None if group is None else self.context.groups.get(group)
+        offsets_partition = None if expected is None else expected.offsets_partition
         return self._turning_points.led_to(
             rows,
-            partitions={name for name in concerned if name is not None},
+            partitions={name for name in (partition, offsets_partition) if name is not None},
             groups=set() if group is None else {group},
             faults=self._faults.since(rows[0].time_us),
         )

@@ -96,7 +96,7 @@ class GroupExpectation:
 
     @property
     def join_us(self) -> int:
-        """Timeout of a member's JoinGroup. If `request.timeout.ms` is longer, it counts instead."""
+        """Timeout of a member's JoinGroup, unless `request.timeout.ms` is longer."""
         return self.rebalance_timeout_us + JOIN_GROUP_EXTRA_MS * 1_000
 
 
@@ -154,7 +154,7 @@ class CheckContext:
     isr_recovery_us: int = 120_000_000
     """Longest time that a living replica stays out of its ISR (see function `isr_recovery_us`)."""
     group_max_size: int = 2_147_483_647
-    """`group.max.size`, the largest number of members of a group."""
+    """`group.max.size`, the largest number of members of a group. The default is Kafka's."""
     leader_balance_us: int | None = None
     """Interval at which the controller elects preferred leaders; None if it never does."""
     start_bound_us: int | None = None
@@ -180,9 +180,9 @@ class CheckContext:
     """
     producers: tuple[ProducerExpectation, ...] = ()
     recovery_timeout_us: int = 0
-    """Longest time that the run continues for the sake of conditions of `Checker.unsettled`.
+    """Longest time for which the run waits for the conditions that `Checker.unsettled` returns.
 
-    This time begins when all groups have recovered.
+    The wait begins when all groups have recovered.
     """
     transaction_timeout_us: int = 60_000_000
     """Longest `transaction.timeout.ms` of any member."""
@@ -193,7 +193,7 @@ class CheckContext:
     replica_lag_us: int = 30_000_000
     """`replica.lag.time.max.ms`."""
     offsets_retention_us: int = 10_080 * 60_000_000
-    """`offsets.retention.minutes`."""
+    """`offsets.retention.minutes`, in microseconds. The default is Kafka's: 10,080 minutes."""
 
     def without_guests(self, mixed: Collection[str], all_groups: Iterable[str]) -> "CheckContext":
         """Return this context without the groups that guests have joined.

@@ -1,10 +1,10 @@
-"""Which checks cannot be trusted if the trace files of some nodes are lost.
+"""The checks that cannot be trusted if the trace files of some nodes are lost.
 
 In a run on several machines, each node writes a trace file on its own machine. If a machine is lost
 in the run, so are these files. The verdict of a check is then unreliable if the check needs rows
 that the lost nodes may have written. For example, a check that reads only rows of coordinators does
-not need the files of consumers. `needs_rows_of` answers this by the kinds of rows that the check
-reads, because most kinds are written by nodes of one role only.
+not need the files of consumers. `needs_rows_of` compares the kinds of rows that a check reads with
+the roles of the lost nodes, because most kinds are written by nodes of one role only.
 
 Rows that the run itself writes are never lost. They are on the machine of the driver, the process
 that conducts the run.
@@ -54,9 +54,10 @@ here.
 
 
 def needs_rows_of(nodes: Iterable[NodeName], kinds: frozenset[TraceKind]) -> tuple[NodeName, ...]:
-    """Return those of `nodes` whose rows a check needs that reads `kinds`.
+    """Return the lost nodes that may have written rows of `kinds`.
 
-    `nodes` are the nodes whose trace files are lost. The check is reliable if the result is empty.
+    `nodes` are the nodes whose trace files are lost, and `kinds` are the kinds of rows that a check
+    reads. The check is reliable if the result is empty.
     """
     node_kinds = kinds - _BY_THE_RUN
     roles = set(_SERVERS) if node_kinds & _LIVES else set()

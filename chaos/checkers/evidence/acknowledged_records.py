@@ -107,7 +107,7 @@ class AcknowledgedRecords:
         # Nearly all records begin where the known records end. For such records the first test is
         # False, so that no search is needed.
         if (known.end or 0) > start and known.covered(start, end):
-            first = [
+            overlapping = [
                 other
                 for _, other in self._ends.get(partition, ())
                 if (other.offset or 0) < end and _end_of(other) > start
@@ -116,7 +116,9 @@ class AcknowledgedRecords:
                 row,
                 f"records {start} to {end - 1} were acknowledged to {row.node}, and at the same "
                 "offsets others before",
-                [*first[:1], row],
+                # One earlier acknowledgement proves the claim. There may be none, because only some
+                # acknowledgements are kept.
+                [*overlapping[:1], row],
             )
         known.add(start, end)
 
@@ -143,6 +145,8 @@ class AcknowledgedRecords:
         # acknowledgement by the new leader itself may have an earlier time than its BECAME_LEADER.
         # So only acknowledgements count that are earlier by more than the clock error.
         before_us = leader.time_us - self._context.clock_error_us
+        # Of the acknowledgements that count, the first one in this order has the highest end
+        # offset, so it decides.
         for end, row in reversed(ends):
             if row.time_us >= before_us:
                 continue

@@ -4,8 +4,8 @@ Many checkers need the same facts, such as which broker coordinates a group, or 
 force. Evidence has an attribute for each of these facts. The value of an attribute is an object
 that follows the rows of the trace. Such an object is called a part. A part follows the rows from
 the moment at which its attribute is read for the first time. Therefore a checker reads the
-attributes that it needs in its constructor, before the first row. Facts that nobody reads cost
-nothing.
+attributes that it needs in its constructor, before the first row. A fact that no checker reads
+costs nothing.
 
 A fact that only one checker needs has no attribute here. For example, only the checker of durable
 commits has to know which commits were acknowledged. So it keeps this record of commits itself.
@@ -14,7 +14,7 @@ The same Evidence also serves coverage marks. A coverage mark notes that a rare 
 in a run. For each row of the trace,
 
 1. coverage marks read the facts as they were before the row;
-2. CheckSuite feeds the row to the Evidence;
+2. CheckSuite (in `registry`), which has all checkers of a run, feeds the row to the Evidence;
 3. the checkers judge the row, with the facts as they are after it.
 """
 

@@ -59,7 +59,7 @@ class Register:
     # same commit. Then `take_answer` and `has_answer` need not search `commits`.
     _acknowledged: dict[int, int] = field(default_factory=dict)
     _from_broker: dict[int, int] = field(default_factory=dict)
-    reported: TraceRow | None = None  # the last lost commit in a finding
+    reported: TraceRow | None = None  # row of the last lost commit that a finding was about
 
     def remember(self, commit: Commit) -> None:
         """Add a commit. At the limit the oldest commit is dropped.
@@ -104,9 +104,9 @@ class Register:
     def take_answer(self, row: TraceRow, offset: int) -> None:
         """Drop the commit that is known from the broker's row, if `row` is the member's answer.
 
-        Both rows are about the same commit. The caller adds a commit for the member's row. If the
-        commit of the broker's row also stayed, it would have times of the broker's clock. Then it
-        could seem to be newer than the member's next commit.
+        Both rows are about the same commit, and the caller adds a Commit for the member's row. The
+        Commit of the broker's row has times of the broker's clock. If it stayed, it could seem to
+        be newer than the member's next commit.
         """
         if offset not in self._from_broker:
             return
@@ -146,7 +146,7 @@ class Register:
         return False
 
     def _count(self, commit: Commit, change: int) -> None:
-        """Change the number of commits like `commit` by `change`."""
+        """Add `change` (1 or -1) to the count of commits like `commit`, if there is one."""
         if commit.acknowledged:
             counts = self._acknowledged
         elif commit.row.kind == TraceKind.COMMIT_STORED:
@@ -169,5 +169,6 @@ def replaces(newer: Commit, older: Commit, margin: int) -> bool:
     if newer is older:
         return False
     if newer.node == older.node:
+        # `>` excludes that two commits with equal times replace one another.
         return newer.latest_us > older.latest_us and newer.earliest_us >= older.latest_us
     return older.latest_us + margin < newer.earliest_us

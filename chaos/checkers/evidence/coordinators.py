@@ -9,8 +9,8 @@ A failover takes a while. During this time two brokers may act as coordinator of
 1. broker-0 leads in epoch 3, and has loaded the group.
 2. broker-1 is elected in epoch 4, and loads the group. From then on it is the group's coordinator,
    because it has the newest leader epoch.
-3. broker-0 has not heard of the election. It still serves the group, and we call it a zombie.
-4. broker-0 hears of the election, and unloads the group.
+3. broker-0 does not know of the election yet. It still serves the group, and we call it a zombie.
+4. broker-0 learns of the election, and unloads the group.
 
 Both brokers write rows about the group's state, so `CoordinatorView` keeps states and members
 separately for each broker. `CoordinatorView` also keeps each broker's last tenure of a partition. A
@@ -116,8 +116,8 @@ class CoordinatorView:
                     self._states.pop((row.node, group_id), None)
                     self._members.pop((row.node, group_id), None)
             case TraceKind.LOAD_IGNORED if row.cause == IgnoredCause.ALREADY_LOADED:
-                # The broker was replaced, and elected again before it heard of its replacement. So
-                # it still has the groups, and takes them over without a load (section 5.4 of
+                # The broker was replaced, and elected again before it learned of its replacement.
+                # So it still has the groups, and takes them over without a load (section 5.4 of
                 # docs/kafka/BEHAVIOUR.md).
                 self._note_takeover(row)
             case TraceKind.LOAD_COMPLETED:
@@ -172,12 +172,12 @@ class CoordinatorView:
         """
         epoch = row.leader_epoch or 0
         for group_id in self._groups_in.get(row.partition or "", ()):
-            newest, before = self._newest.get(group_id, (-1, ""))
-            if epoch >= newest:
+            newest_epoch, previous = self._newest.get(group_id, (-1, ""))
+            if epoch >= newest_epoch:
                 self._newest[group_id] = (epoch, row.node)
                 # If the same broker takes over again without a load, no other broker has been the
                 # coordinator in between. Then the time of its earlier takeover still counts.
-                if row.node != before or row.kind == TraceKind.LOAD_COMPLETED:
+                if row.node != previous or row.kind == TraceKind.LOAD_COMPLETED:
                     self._coordinator_since_us[group_id] = row.time_us
 
     def _note_state(self, row: TraceRow, state: str | None) -> None:
@@ -319,6 +319,7 @@ class Expiry:
         group_id = row.group or ""
         by_broker = self._empty_us.setdefault(group_id, {})
         by_generation = self._emptied_us.setdefault(group_id, {})
+        # GROUP_STATE has the state under the key `to`, GROUP_LOADED under the key `state`.
         state = detail_of(row).get("to" if row.kind == TraceKind.GROUP_STATE else "state")
         match row.kind:
             case TraceKind.PARTITIONS_ASSIGNED:
@@ -338,7 +339,7 @@ class Expiry:
                 # time that is long ago. Then no removal of an offset is reported.
                 emptied_us = None if row.generation is None else by_generation.get(row.generation)
                 by_broker[row.node] = -self._retention_us if emptied_us is None else emptied_us
-            case _:  # any other state: the group has members there
+            case _:  # GENERATION_STARTED, or any other state: the group has members there
                 by_broker[row.node] = None
                 self._had_members[group_id] = None
 

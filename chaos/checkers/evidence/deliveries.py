@@ -15,7 +15,7 @@ breaks none of these rules.
 3. If a member commits an offset in some generation, the offset was its position at some time in
    that generation.
 4. Before a member revokes a partition in a rebalance, it tries to commit its last position, if
-   members of this group commit at all. A partition that it lost (PARTITIONS_LOST) it cannot commit.
+   members of this group commit at all. It cannot commit a partition that it lost (PARTITIONS_LOST).
 
 Rule 3 has one exception, which is excused as STALE_COMMIT. An asynchronous commit gets its
 generation only when the client sends it (Kafka `ConsumerCoordinator.commitOffsetsAsync`):
@@ -96,7 +96,7 @@ class _Place:
     assigned: TraceRow  # PARTITIONS_ASSIGNED
     fetched: TraceRow | None = None  # the last OFFSETS_FETCHED: the committed offset
     position: int | None = None  # the offset after the last delivered record
-    moved_by: TraceRow | None = None  # RECORDS_CONSUMED of that record
+    moved_by: TraceRow | None = None  # the last RECORDS_CONSUMED
     # The row that set the position other than by a delivery: POSITION_RESET. None again when a
     # record from the new position has been delivered.
     reset: TraceRow | None = None
@@ -241,9 +241,12 @@ class Deliveries:
             if self._lost_data.of(partition):
                 self.excused[LOST_POSITION] += 1
                 continue
-            what = "without a commit" if outcome is None else f"after a commit of {outcome.offset}"
-            rows = [*place.rows(), *([] if outcome is None else [outcome]), row]
-            what = f"revoked it at position {place.position} {what}"
+            if outcome is None:
+                last_commit, rows = "without a commit", [*place.rows(), row]
+            else:
+                last_commit = f"after a commit of {outcome.offset}"
+                rows = [*place.rows(), outcome, row]
+            what = f"revoked it at position {place.position} {last_commit}"
             yield _wrong(4, row, partition, what, rows)
 
     # -- positions ----------------------------------------------------------------------------
@@ -261,11 +264,12 @@ class Deliveries:
             # the member has fetched the committed offset and found none (offset -1). Later it is
             # always allowed.
             if not place.has_begun and (fetched is None or (fetched.offset or 0) >= 0):
-                what = f"began at {row.offset} ({row.cause}), " + (
+                known = (
                     "and had not fetched the committed offset in this assignment"
                     if fetched is None
                     else f"although it had fetched the committed offset {fetched.offset}"
                 )
+                what = f"began at {row.offset} ({row.cause}), {known}"
                 yield _wrong(1, row, partition, what, [*place.rows(), row])
         elif place.has_begun:
             what = f"went from {place.position} to a committed offset, {row.offset}"
@@ -323,13 +327,14 @@ class Deliveries:
             return
         if place is not None and not place.is_tried and place.assigned.generation == row.generation:
             place.outcome = row
-        reached = process.reached.get((row.member or "", row.generation or 0), {}).get(partition)
+        generation = (row.member or "", row.generation or 0)
+        reached = process.reached.get(generation, {}).get(partition)
         if reached is not None and reached.least <= offset <= reached.most:
             return
         # The commit may have waited for a lookup of the coordinator (STALE_COMMIT). Then its offset
-        # was a position in an earlier generation in which the member searched its coordinator.
-        for generation in process.searched:
-            earlier = process.reached[generation].get(partition)
+        # was a position in an earlier generation in which the member searched for its coordinator.
+        for searched in process.searched:
+            earlier = process.reached[searched].get(partition)
             if earlier is not None and earlier.least <= offset <= earlier.most:
                 self.excused[STALE_COMMIT] += 1
                 return
@@ -347,7 +352,10 @@ class Deliveries:
 def _wrong(
     rule: int, row: TraceRow, partition: str, what: str, evidence: list[TraceRow]
 ) -> WrongDelivery:
-    """Return a breach, with a summary such as `g, orders-0: consumer-a-1 began at 7 (...)`."""
+    """Return a breach of the rule with this number.
+
+    An example of its summary is `g, orders-0: consumer-a-1 began at 7 (...)`.
+    """
     group = row.group or ""
     return WrongDelivery(
         rule=rule,

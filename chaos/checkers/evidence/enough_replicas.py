@@ -44,8 +44,8 @@ class EnoughReplicas:
     """Checks every acknowledged append, and keeps the controller's decisions as evidence."""
 
     def __init__(self) -> None:
-        # Partition -> the controller's last row with the ISR of this partition. The row is shown in
-        # a finding as evidence, because it tells how the ISR became so small.
+        # Partition -> the controller's last row with the ISR of this partition. A finding shows
+        # this row as evidence, because the row tells how the ISR became so small.
         self._decided: dict[str, TraceRow] = {}
 
     def observe(self, row: TraceRow, needed: int) -> TooFew | None:

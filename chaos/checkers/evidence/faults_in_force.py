@@ -71,7 +71,7 @@ class FaultsInForce:
         # Time at which a disturbance of the servers last began or ended
         self._cluster_changed_us = 0
         self.was_quiet_since_us: int | None = 0
-        """Value of `quiet_since_us` before the last row of FAULT_KINDS."""
+        """Value of the property `quiet_since_us` before the last row of FAULT_KINDS."""
 
     @property
     def quiet_since_us(self) -> int | None:
@@ -85,11 +85,12 @@ class FaultsInForce:
         Two kinds of faults in force do not disturb the servers. The code calls such faults settled.
 
         - A fault that only ends or pauses consumers is settled from its beginning.
-        - The death of a broker is settled when the controller has fenced this broker, because
-          nobody waits for a fenced broker any more.
+        - The death of a broker is settled when the controller has fenced this broker, because no
+          other node waits for a fenced broker any more.
         """
-        has_others = len(self._active) > len(self._settled)
-        return None if has_others else self._cluster_changed_us
+        # Every settled fault is also in `_active`, so the difference is the number of the others.
+        is_disturbed = len(self._active) > len(self._settled)
+        return None if is_disturbed else self._cluster_changed_us
 
     def observe(self, row: TraceRow) -> None:
         """Apply a row of FAULT_KINDS."""
@@ -158,9 +159,9 @@ class FaultsInForce:
         began = self._active.pop(key, None)
         if began is None:
             return
-        # The death of a fenced broker is settled, but its end (the broker's return) does disturb
-        # the servers. So a settled fault must also be about members only, if its end is not to
-        # count as a disturbance of the servers.
+        # The end of a settled fault disturbs no server if the fault is about members only. But if
+        # the fault is the death of a fenced broker, its end is the broker's return, which does
+        # disturb the servers.
         concerned_members_only = key in self._settled and self._concerns_members_only(began)
         self._settled.pop(key, None)
         self._note_past(began, row.time_us, concerned_members_only=concerned_members_only)
@@ -171,10 +172,11 @@ class FaultsInForce:
             return
         for key, began in self._active.items():
             detail = detail_of(began)
-            is_its_end = key == ("down", row.peer) or (
+            # The entry for the node that is down, or the entry of a planned fault that ended it
+            is_its_death = key == ("down", row.peer) or (
                 detail.get("fault") in ENDING and detail.get("nodes") == [row.peer]
             )
-            if is_its_end and key not in self._settled:
+            if is_its_death and key not in self._settled:
                 self._settled[key] = None
                 self._cluster_changed_us = row.time_us
 

@@ -8,7 +8,7 @@ tell the rightful owner of an instance id from an impostor (section 2.2 of
 docs/kafka/BEHAVIOUR.md):
 
 1. A static member restarts while a rebalance is in progress, and gets a new member id. The
-   coordinator will store the id with the next assignment.
+   coordinator will store the new id with the next assignment.
 2. Before that assignment, another coordinator takes over. It loads the group with the old id.
 3. The member sends a request with its new id. The new coordinator takes it for an impostor.
 
@@ -17,16 +17,16 @@ that was replaced knows only the old id, so it may fence the member, too. Two sc
 tests' corpus show these cases: `static_member_whose_new_id_was_never_stored` and
 `static_member_fenced_by_a_replaced_coordinator`.
 
-The application may hear of the error much later, because it is busy. By then the broker that has
-fenced the member may have loaded the group with the new id. So this class also looks back: it is
+The application may notice the error much later, because it is busy. By then the broker that has
+fenced the member may have loaded the group with the new id. So FencedMembers also looks back: it is
 enough if a broker lacked the id at some time since a coordinator last accepted a request under the
 id. The schedule `static_member_hears_late_that_it_was_fenced` shows this case.
 
 Kafka does not allow such a fencing if the member has been Stable with the new id. An id with which
 a member is Stable has been stored. It was stored with the assignment, or by an append of its own,
-which the coordinator awaits before it answers. So if the group's present coordinator has loaded the
-group without such an id, the coordinator must not fence the member, unless the partition lost data
-(`lost_data`).
+which the coordinator awaits before it answers. If the group's present coordinator has loaded the
+group without such an id, its load was wrong. So it must not fence the member, unless the group's
+partition lost data (`lost_data`).
 """
 
 from dataclasses import dataclass, field
@@ -119,7 +119,7 @@ class FencedMembers:
         broker = load.node
         for member in group.added:
             lacking = group.lacking.setdefault(member, {})
-            was_stable = lacking.pop(broker, None)
+            was_stable = lacking.pop(broker, None)  # None: until this load the broker had the id
             if was_stable is not None and self._may_lack(load.group or "", broker, was_stable):
                 group.lacked_until_us[member] = load.time_us
             if member not in members:

@@ -1,13 +1,13 @@
-"""Coordinators that answer from a part of the log, because they lost the leadership in a load.
+"""Coordinators that answer from a part of the log, because they lost the leadership during a load.
 
 When a broker becomes leader of a partition of `__consumer_offsets`, it loads the partition's groups
-into memory. Kafka allows this (`doLoadGroupsAndOffsets`):
+into memory. Kafka allows these two steps (`GroupMetadataManager.doLoadGroupsAndOffsets`):
 
 1. A broker is in the middle of a load. It hears that it no longer leads the partition, and reads no
    further. What it has read so far counts as loaded.
-2. It should now unload the groups. But one thread does all loads and unloads, and other partitions
-   are waiting. Until their turn is over, the broker answers for groups whose last records it has
-   not read.
+2. The broker should now unload the groups. But one thread does all loads and unloads, and the loads
+   of other partitions come first. Until the unload, the broker answers for groups whose last
+   records it has not read.
 
 Only the first load in a leader epoch has this excuse. A second load in this epoch is an error,
 because it begins when the broker already knows that it does not lead. The tests have a schedule of
@@ -41,11 +41,11 @@ class HalfLoads:
             case TraceKind.BECAME_LEADER:
                 self._log_ends[row.node, partition, row.leader_epoch] = row.offset or 0
             case TraceKind.LOAD_COMPLETED:
-                # Only the first load of an epoch counts.
-                load = self._loads.get((row.node, partition))
-                if load is None or load.leader_epoch != row.leader_epoch:
+                # A second load in the same epoch has no excuse, so the first load is kept.
+                known = self._loads.get((row.node, partition))
+                if known is None or known.leader_epoch != row.leader_epoch:
                     self._loads[row.node, partition] = row
-            case _:
+            case _:  # LEADER_ELECTED
                 self._epochs[partition] = max(row.leader_epoch or 0, self._epochs.get(partition, 0))
 
     def answers_from_half(self, broker: str, partition: str) -> bool:

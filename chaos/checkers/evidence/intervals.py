@@ -66,6 +66,7 @@ class IntervalSet:
     def missing(self, start: int, end: int) -> list[tuple[int, int]]:
         """Return the parts of [start, end) that are not in the set."""
         gaps = []
+        # In the loop, `start` moves to the end of the part of [start, end) that was compared.
         for known_start, known_end in self:
             if known_end <= start:
                 continue

@@ -1,12 +1,13 @@
 """Check that brokers ignore notices that come late.
 
 When a broker becomes leader of a partition of `__consumer_offsets`, it loads the partition's
-groups. When another broker becomes leader, the former leader unloads these groups. A broker hears
-of both changes by notices, and one notice may overtake another. For example, a broker is told to
-load in epoch 5, and only then to unload, because it was replaced in epoch 4. The broker must ignore
-the second notice, because epoch 4 is older than epoch 5. If it obeyed, it would drop the groups
-that it now coordinates. If it obeyed a late notice to load, it would serve groups of which another
-broker is the coordinator (docs/kafka/BEHAVIOUR.md 5.4, 5.5; KAFKA-10614).
+groups. When another broker becomes leader, the former leader unloads these groups. A broker gets a
+notice of each of these changes, and the notices may arrive in the wrong order. For example, a
+broker gets the notice to load in epoch 5, and only then the notice to unload, because it was
+replaced in epoch 4. The broker must ignore the second notice, because epoch 4 is older than epoch
+5. If the broker obeyed, it would drop the groups that it now coordinates. If it obeyed a late
+notice to load, it would serve groups of which another broker is the coordinator
+(docs/kafka/BEHAVIOUR.md 5.4, 5.5; KAFKA-10614).
 
 Three cases are no violation:
 - a second unload, because it drops nothing more;
@@ -24,7 +25,7 @@ NOTICE_KINDS = frozenset({TraceKind.LOAD_COMPLETED, TraceKind.UNLOAD_COMPLETED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overtaken:
-    """A violation: a load or unload that a broker carried out after another of a newer epoch."""
+    """A violation: a broker carried out a load or unload after one of a newer epoch."""
 
     summary: str
     evidence: list[TraceRow]
@@ -46,6 +47,7 @@ class LateNotices:
         if newest is None or newest.leader_epoch is None or row.leader_epoch >= newest.leader_epoch:
             self._newest[key] = row
             return None
+        # The row is late. A second unload drops nothing more.
         if row.kind == newest.kind == TraceKind.UNLOAD_COMPLETED:
             return None
         return Overtaken(

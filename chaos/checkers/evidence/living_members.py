@@ -41,6 +41,7 @@ class Presence:
 
     def observe(self, row: TraceRow) -> None:
         """Take a row of PRESENCE_KINDS."""
+        # If the driver of the run wrote the row, `peer` is the node that was started or has ended.
         node = row.peer or row.node
         if node not in self._group_of:
             return
@@ -73,13 +74,13 @@ class Presence:
         return self.state(consumer) == _STABLE
 
     def is_unseen(self, consumer: str) -> bool:
-        """Return True if the consumer has no row at all, not even of its start."""
+        """Return True if a consumer with which the run begins has no row yet, not even a start."""
         return consumer not in self._absent and consumer not in self._states
 
     def stable_as(self, member: str | None) -> TraceRow | None:
-        """Return the row with which a consumer reported that it is Stable with the id `member`.
+        """Return the row with which a consumer reported that it is stable with the id `member`.
 
-        Return None if no consumer is Stable with this id now.
+        Return None if no consumer is stable with this member id now.
         """
         return next(
             (

@@ -68,12 +68,14 @@ class Owners:
         match row.kind:
             case TraceKind.PARTITIONS_ASSIGNED:
                 self.ended = self._end(owner)
-                group, partitions = row.group or "", tuple(detail_of(row).get("partitions", ()))
+                group = row.group or ""
+                partitions = tuple(detail_of(row).get("partitions", ()))
                 self._owned[owner] = group, partitions
                 for partition in partitions:
                     self._of.setdefault((group, partition), {})[owner] = row
             case TraceKind.PARTITIONS_REVOKED | TraceKind.PARTITIONS_LOST:
-                # In this rebalance protocol a member always gives up all of its partitions at once.
+                # In the eager rebalance protocol, the only one here, a member gives up all of its
+                # partitions at once.
                 self.ended = self._end(owner)
             case _:  # a start, a kill or a stop: earlier processes of the node have ended
                 # The driver of the run may have written the row. Then `peer` is the node that was

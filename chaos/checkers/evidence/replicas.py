@@ -77,7 +77,7 @@ class SeenPartition:
 
 
 class Replicas:
-    """Observes every partition, and the brokers that may lead."""
+    """Follows every partition, and the brokers that may lead."""
 
     def __init__(self) -> None:
         self._partitions: dict[str, SeenPartition] = {}
@@ -109,7 +109,10 @@ class Replicas:
         return any(not self.may_be_led(known) for known in self._partitions.values())
 
     def may_be_led(self, known: SeenPartition) -> bool:
-        """Return True if a partition has a leader, or an in-sync replica that may lead."""
+        """Return True if a partition has a leader, or an in-sync replica that may lead.
+
+        UNKNOWN_LEADER counts as a leader.
+        """
         return bool(known.leader) or any(broker in self._may_lead for broker in known.in_sync)
 
     def observe(self, row: TraceRow) -> None:
@@ -157,6 +160,7 @@ class Replicas:
         self._partitions[partition] = SeenPartition(
             leader=leader,
             in_sync=in_sync,
+            # Each replica once. A replica that is known already keeps its place in the order.
             replicas=tuple(dict.fromkeys((*replicas, *in_sync))),
             row=row,
             moved_to=moved_to,

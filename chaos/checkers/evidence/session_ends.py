@@ -1,9 +1,9 @@
-"""Finds members that a coordinator should have removed because their sessions have ended.
+"""Members that a coordinator should have removed because their sessions have ended.
 
 A member must send a request within `session.timeout.ms`, or else the coordinator removes it. Its
 session is the timer for this. The coordinator restarts the session
 
-- with each request of the member (SESSION_RESTARTED), even with a commit;
+- with each request of the member, also with a commit (SESSION_RESTARTED);
 - when the coordinator loads the group (GROUP_LOADED);
 - when the group enters its next state, because the coordinator then answers the members whose
   requests were waiting.
@@ -19,7 +19,8 @@ later:
 - While the group is not Stable, a member may be waiting for the answer to a JoinGroup or SyncGroup,
   and its session does not end before the answer. So only Stable groups are judged.
 - In a Stable group, too, the answer to a static member (with a `group.instance.id`) may wait for an
-  append. So if the member's last request was a JoinGroup or SyncGroup, its session counts twice.
+  append. So if the member's last request was a JoinGroup or SyncGroup, its session timeout counts
+  twice.
 - The timers of a paused broker stand still. After a pause, SLACK_US counts from the pause's end.
 - While a fault delays the clock or the disk of any broker, no session is judged.
 
@@ -119,7 +120,8 @@ class SessionEnds:
         self._context = context
         self._coordinators = coordinators
         self._faults = faults
-        self._sessions: dict[tuple[str, str], dict[str, Session]] = {}  # (broker, group) -> members
+        # (broker, group) -> member id -> session
+        self._sessions: dict[tuple[str, str], dict[str, Session]] = {}
         # Heap with an entry (time at which to look at the session, key) for each session. Sessions
         # are restarted all the time, and a change of the heap at each restart would be slow. So an
         # entry keeps its old time. When this time has come, `overdue` looks at the session, and
@@ -185,8 +187,9 @@ class SessionEnds:
         - commits that are stored before any request of the member has restarted the session here.
           The append of such a commit may have begun before this coordinator loaded the group.
         """
-        key = (row.node, row.group or "", row.member or "")
-        session = self._sessions.get(key[:2], {}).get(key[2])
+        broker_group, member = (row.node, row.group or ""), row.member or ""
+        key = (*broker_group, member)
+        session = self._sessions.get(broker_group, {}).get(member)
         if session is None or row.correlation_id is None:
             return False
         return session.since.kind == TraceKind.SESSION_RESTARTED and key not in self._committing
@@ -197,9 +200,11 @@ class SessionEnds:
         Each session is yielded only once.
         """
         margin_us = SLACK_US + self._context.clock_error_us
+        # The first entry of the heap has the earliest time.
         while self._due and self._due[0][0] + margin_us < now_us:
             _, key = heappop(self._due)
-            session = self._sessions.get(key[:2], {}).get(key[2])
+            broker, group_id, member = key
+            session = self._sessions.get((broker, group_id), {}).get(member)
             if session is None or session.reported:
                 continue
             until_us = self._judged_from_us(key, session, now_us)

@@ -89,7 +89,7 @@ class TurningPoints:
             if not begin_us <= row.time_us <= last_us or _place(row) in known:
                 continue
             if row.kind in _FAULTS:
-                faults_by_cause[row.kind, row.cause] = row
+                faults_by_cause[row.kind, row.cause] = row  # `cause` is the id of the fault
             elif _concerns(row, partitions, groups):
                 subject = (row.kind, row.node, row.peer, row.partition, row.group, row.api)
                 # A dict keeps the place of a key that is assigned again. After the pop, the new row

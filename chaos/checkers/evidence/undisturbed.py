@@ -3,16 +3,16 @@
 Some promises of Kafka have a time limit that counts from the last disturbance of a group. Some
 disturbances last for a while:
 
-1. a fault is in force, unless the fault only ends or pauses consumers (kinds 3 and 4 are about
-   consumers);
-2. a partition that the group's coordinators need has no leader, or too few replicas in sync;
+1. a fault is in force and disturbs the servers; `FaultsInForce.cluster_quiet_since_us` defines
+   this, and leaves out faults that only end or pause consumers (see 3 and 4);
+2. a partition whose leader is a coordinator of the group (or of its transactions) has no leader, or
+   too few replicas in sync;
 3. no member of the group is both alive and running (not paused).
 
 Others are over in a moment:
 
 4. a member starts, ends, is paused or is resumed;
-5. a partition that the group's coordinators need gets another leader or another ISR, or a
-   coordinator loads or unloads it.
+5. such a partition (see 2) gets another leader or another ISR, or a broker loads or unloads it.
 
 What members do by themselves, such as a rebalance, is no disturbance.
 """
@@ -43,7 +43,7 @@ DISTURBING_KINDS = frozenset(
 class _Group:
     """Members of a group, and the last disturbance of the group."""
 
-    coordinators: tuple[str, ...]  # partitions that the group's coordinators need
+    coordinators: tuple[str, ...]  # partitions whose leaders are the group's coordinators
     # The next two dicts are used as ordered sets, so only their keys matter.
     alive: dict[str, None] = field(default_factory=dict)  # members whose processes live
     stopped: dict[str, None] = field(default_factory=dict)  # members of `alive` that are paused

@@ -35,7 +35,8 @@ def owner_path(group: str, partition: str) -> str:
 class Znode:
     """A znode as some transaction has left it."""
 
-    session: str | None  # of an ephemeral znode: it ends with this session; None: not ephemeral
+    # The session with whose end an ephemeral znode is removed; None: the znode is not ephemeral
+    session: str | None
     data: str
     row: TraceRow  # the row about the transaction
 
@@ -50,12 +51,13 @@ class _Path:
     zxids: list[int] = field(default_factory=list)
     znodes: list[Znode | None] = field(default_factory=list)
 
-    # Transactions come in the order of their zxids. So the list is sorted, and `at` can use bisect.
     def put(self, zxid: int, znode: Znode | None) -> None:
+        # Transactions come in the order of their zxids, so the list stays sorted.
         self.zxids.append(zxid)
         self.znodes.append(znode)
 
     def at(self, zxid: int) -> Znode | None:
+        """Return what the last transaction up to `zxid` left at the path."""
         place = bisect_right(self.zxids, zxid)
         return self.znodes[place - 1] if place else None
 
@@ -89,7 +91,8 @@ class ZooKeeperTree:
             self.clients[detail["session"]] = row.node
             return
         zxid = row.offset or 0
-        self.is_news, self.problem = zxid > self.last_zxid, None
+        self.is_news = zxid > self.last_zxid
+        self.problem = None
         if self.is_news:
             self.last_zxid = zxid
             self.problem = self._apply(row, zxid, detail)
@@ -108,7 +111,7 @@ class ZooKeeperTree:
         """Return the names of the znodes below `parent` after the transaction `zxid`, sorted."""
         return tuple(
             sorted(
-                path[len(parent) + 1 :]
+                path[len(parent) + 1 :]  # without `parent` and its slash
                 for path, known in self._paths.items()
                 if path.startswith(f"{parent}/") and known.at(zxid) is not None
             )
@@ -143,7 +146,7 @@ class ZooKeeperTree:
             case "error":
                 # ZooKeeper gives a refused request a zxid, too. But such a request changes nothing.
                 return None
-            case _ if session not in self.sessions:
+            case _ if session not in self.sessions:  # any other transaction needs an open session
                 return f"{op} {detail.get('path') or ''} of session {session}, which is not open"
             case "closeSession":
                 self.ended[session] = row

@@ -52,7 +52,8 @@ class _Effects:
     # Partitions for which the coordinator had an offset when the order was given
     stored_before: tuple[str, ...]
     members_before: tuple[str, ...] | None  # members at that time; None: not known
-    committed: dict[str, None] = field(default_factory=dict)  # by an administrator: partitions
+    # Partitions for which an administrator has committed an offset since
+    committed: dict[str, None] = field(default_factory=dict)
     removed: dict[str, str] = field(default_factory=dict)  # partition -> cause of the removal
     removed_members: dict[str, None] = field(default_factory=dict)
     is_deleted: bool = False
@@ -130,6 +131,7 @@ class GroupEffects:
             return None
         if order.fault == DELETE_OFFSETS:
             return _missing_removals(order, known.partitions)
+        # The order is `remove_members`.
         kept = [name for name in order.members_before or () if name not in order.removed_members]
         return f"{kept[0]} was not removed" if kept else None
 
@@ -137,9 +139,15 @@ class GroupEffects:
 def _missing_commits(
     order: _Effects, partitions: tuple[str, ...], *, all_of_topic: bool
 ) -> str | None:
+    """Return what is missing of `reset_offsets`, as a sentence.
+
+    `all_of_topic`: True if a topic with a commit must have commits for all of its partitions.
+    """
     if not order.committed:
         return "no offset was committed"
-    for of_topic in _by_topic(partitions).values() if all_of_topic else ():
+    if not all_of_topic:
+        return None
+    for of_topic in _by_topic(partitions).values():
         missing = [partition for partition in of_topic if partition not in order.committed]
         # If no partition of a topic has a commit, the order may not have been about this topic.
         if missing and len(missing) < len(of_topic):
@@ -148,6 +156,9 @@ def _missing_commits(
 
 
 def _missing_removals(order: _Effects, partitions: tuple[str, ...]) -> str | None:
+    """Return what is missing of `delete_offsets`, as a sentence."""
+    # `deleted` has the partitions whose offsets an order removed. An offset that was removed for
+    # another reason, such as its expiry, is not in `still_stored` either.
     deleted = {name for name, cause in order.removed.items() if cause == DeletionCause.DELETED}
     topics = _by_topic(partitions)
     still_stored = {name for name in order.stored_before if name not in order.removed}

@@ -22,7 +22,7 @@ class TopicCreation:
 
     - `row`: the row of the order.
     - `must_succeed`: True if nothing was broken when the order was given.
-    - `exists`: True if the topic existed when the order was given.
+    - `exists`: True if the topic already existed when the order was given.
     """
 
     def __init__(self, row: TraceRow, *, must_succeed: bool, exists: bool) -> None:
@@ -55,6 +55,7 @@ class TopicCreation:
         return [error for error in errors if not self._fits(error, brokers)]
 
     def _fits(self, error: str, brokers: int) -> bool:
+        """Return True if the controller may refuse the order with `error`."""
         match error:
             case ErrorCode.TOPIC_ALREADY_EXISTS.name:
                 # This also fits if the order created the topic itself: the answer to its request

@@ -15,12 +15,12 @@ Case 1, a failed append (Kafka `GroupMetadata.failPendingTxnOffsetCommit`):
 
 Case 2, a late end (Kafka `scheduleHandleTxnCompletion`):
 
-1. The marker of a transaction is written. Its effects wait for the thread that loads partitions,
-   which is busy with a load. The transaction coordinator does not know this, and completes the
-   transaction.
+1. The marker of a transaction is written. Its effects on the group's pending offsets wait for the
+   thread that loads partitions, which is busy with a load. The transaction coordinator does not
+   know this, and completes the transaction.
 2. The same producer begins its next transaction, and commits offsets in it.
-3. The load is over, and the effects come. They end all pending offsets of the producer, even those
-   of the next transaction. An offset whose append is in progress is removed (Kafka
+3. The load is over, and the effects take place. They end all pending offsets of the producer, even
+   those of the next transaction. An offset whose append is in progress is removed (Kafka
    `GroupMetadata.completePendingTxnOffsetCommit`). If this offset had replaced an offset of a
    committed transaction, that older offset is lost, too.
 
@@ -91,9 +91,9 @@ class ForgottenCommits:
     def has_forgotten(self, group: str, member: str | None, sent_us: int, answered_us: int) -> bool:
         """Return True if the group may have forgotten a commit of a member.
 
-        `sent_us` and `answered_us` are the times between which the commit was made. An entry
-        without a member counts for all members: a coordinator that has loaded the group from its
-        log does not know who made the commit.
+        `sent_us` and `answered_us` are the times between which the commit was made. An entry of
+        `_times` without a member counts for all members: a coordinator that has loaded the group
+        from its log does not know which member made a commit.
         """
         times = (*self._times.get((group, member), ()), *self._times.get((group, None), ()))
         return any(sent_us <= to_us and from_us <= answered_us for from_us, to_us in times)
@@ -127,7 +127,8 @@ class ForgottenCommits:
             self.late_ends.append(late_end)
         self._transaction_ends.late.clear()
         for pending, late_end in self._transaction_ends.emptied:
-            # Here only a commit that was in progress at the moment of the end can be forgotten.
+            # The end removed an offset whose append was in progress. So only a commit that was in
+            # progress at the moment of the end can be forgotten.
             self._forget(pending.group or "", pending.member, late_end.time_us, late_end.time_us)
         self._transaction_ends.emptied.clear()
 
@@ -139,19 +140,20 @@ class ForgottenCommits:
         """Note the times of a transaction; at its end, look for pending offsets without an end."""
         detail = detail_of(row)
         producer_id, state = detail["producer_id"], detail["to"]
-        known = self._producers.setdefault(producer_id, _Producer())
+        transaction = self._producers.setdefault(producer_id, _Producer())
         match state:
             case "Ongoing" if detail["from"] != "Ongoing":
-                known.began_us = row.time_us
+                transaction.began_us = row.time_us
             case "PrepareCommit":
-                known.decided_us = row.time_us
+                transaction.decided_us = row.time_us
             case "CompleteCommit" | "CompleteAbort":
                 # All markers are written. An offset that is still pending will get no end.
+                # Each key is (group, producer id).
                 of_producer = [key for key in self._pending if key[1] == producer_id]
                 for key in of_producer:
                     pending = self._pending.pop(key)
                     if state == "CompleteCommit":
-                        self._note_missing_end(key[0], pending, known)
+                        self._note_missing_end(key[0], pending, transaction)
             case _:
                 pass
 

@@ -7,10 +7,10 @@ arrives in the group's partition (TRANSACTION_COMPLETED). If the group is delete
 deleted with it.
 
 When a coordinator loads a partition, its rows show which transactions and offsets are in the log.
-From then on only these count, because the log decides. There is one exception: a broker that was
-paused may still load a partition in an older leader epoch than the newest one. By then the broker's
-successor may have ended transactions that this load still finds open. So such an outdated load is
-ignored.
+From then on only these transactions and offsets count, because the log decides. There is one
+exception: a broker that was paused may still load a partition in an older leader epoch than the
+newest one. By then the broker's successor may have ended transactions that this load still finds
+open. So such an outdated load is ignored.
 """
 
 from collections.abc import Mapping
@@ -69,7 +69,7 @@ class OpenTransactions:
 
     @property
     def unstable(self) -> Mapping[tuple[str, int], TraceRow]:
-        """The first row that shows unstable offsets, by (group, producer id)."""
+        """By (group, producer id): the first row that shows unstable offsets of the producer."""
         return self._unstable
 
     def last_state(self, producer_id: int) -> TraceRow | None:

@@ -2,16 +2,17 @@
 
 An offset that was committed in a transaction is pending until the transaction's marker ends it. If
 the group moves to another coordinator in the meantime, the new coordinator loads the pending
-offset. Now two coordinators have the offset, because the earlier coordinator forgets it only when
-it unloads the group. Each of them ends the offset in its own memory, and either end may wait behind
-a load. For example:
+offset. Until the earlier coordinator unloads the group, both coordinators have the offset in
+memory. Each coordinator ends the offset in its own memory only, and may have to complete a load
+before it does so. For example:
 
 1. broker-2 has a pending offset of producer 0.
 2. broker-0 becomes the group's coordinator, and loads the offset.
 3. The marker comes to broker-0, but its effects wait behind another load. In the meantime
    producer 0 begins its next transaction, and broker-0 gets a second pending offset.
-4. An earlier load of broker-2 is over. So broker-2 ends the first offset in its own memory, and
-   unloads the group. At broker-0 both offsets are still pending.
+4. At broker-2, the end of the first offset has waited behind an earlier load, which is over now. So
+   broker-2 ends the offset in its own memory, and unloads the group. At broker-0 both offsets are
+   still pending.
 """
 
 from dataclasses import dataclass, field
@@ -24,10 +25,11 @@ class PendingOffsets:
     """A producer's pending offsets in a group, and the coordinators that have had them."""
 
     offsets: list[TraceRow] = field(default_factory=list)
-    """Their rows TXN_COMMIT_PENDING, the oldest first."""
+    """The rows TXN_COMMIT_PENDING of the offsets, the oldest first."""
     coordinators: list[tuple[str, int]] = field(default_factory=list)
-    """The coordinators that had some of the offsets, as (node, incarnation). The last entry is the
-    present coordinator.
+    """The coordinators that had some of the offsets, as (node, number of the node's restarts).
+
+    The last entry is the present coordinator.
     """
 
     def held_by(self, row: TraceRow) -> None:

@@ -101,7 +101,7 @@ class _End:
     ended_us: int  # time of the producer's previous end in the group; -1: there is none
     loaded_us: int  # time of the last load of the broker before the end; -1: it has loaded nothing
     is_over: bool  # True if the pending transaction was over, so that another one may have ended
-    is_replaced: bool  # True if this is a late end of the third variant
+    is_replaced: bool  # True if a late end of the third variant has removed a replacing offset
 
     @property
     def since(self) -> TraceRow:
@@ -259,10 +259,10 @@ class TransactionEnds:
     def _has_ended_in_the_log(self, known: PendingOffsets, row: TraceRow, producer_id: int) -> bool:
         """Return True if the transaction of the offsets in `known` has ended without a row.
 
-        `row` is a later pending offset of the same producer. Suppose that another coordinator wrote
-        `row`, and that the transaction of the known offsets was carried out. Then the coordinator
-        of `row` has loaded the group together with the marker, and no row shows an end. But if this
-        coordinator has found the offsets still pending in its load, the marker came later.
+        `row` is a later pending offset of the same producer. The result is True if a new
+        coordinator wrote `row`, and the transaction of the known offsets had been carried out. Then
+        the new coordinator has loaded the group together with the marker, and no row shows an end.
+        But if its load found the offsets still pending (`is_at`), the marker came after the load.
         """
         if not known.offsets or known.is_at(row):
             return False
@@ -272,8 +272,8 @@ class TransactionEnds:
     def _take_pending(self, key: tuple[str, int], end: TraceRow) -> list[TraceRow]:
         """Return the rows of the pending offsets that `end` has ended.
 
-        A coordinator that was replaced may still end the offsets in its own memory, behind a load.
-        They stay in `_pending` then, because the next coordinator has loaded them and has not ended
+        After a load, a coordinator that was replaced may still end the offsets in its own memory.
+        Then they stay in `_pending`, because the next coordinator has loaded them and has not ended
         them yet.
         """
         pending = self._pending.get(key)
@@ -348,7 +348,7 @@ class TransactionEnds:
             if own is None and self._is_late_end_of_previous(end, wanted):
                 self.late.append((end.since, end.row))
                 continue
-            if end.is_replaced:
+            if end.is_replaced:  # third variant
                 self.late.append((end.since, end.row))
             if not decided:
                 continue  # no decision is known
@@ -360,18 +360,18 @@ class TransactionEnds:
                 continue
             if end.is_over:
                 continue  # the marker may belong to another transaction
-            did, should = ("counted", "aborted") if is_commit else ("forgot", "committed")
+            did, decided_to_be = ("counted", "aborted") if is_commit else ("forgot", "committed")
             yield WrongEnd(
                 summary=f"{end.row.group}: {end.row.node} {did} the offsets of a transaction of "
-                f"producer {end.producer_id}, which was {should}",
+                f"producer {end.producer_id}, which was {decided_to_be}",
                 evidence=[end.since, *decided, end.row],
             )
 
     def _own_decision(self, end: _End, decided: list[TraceRow], wanted: str) -> TraceRow | None:
         """Return the decision about the pending transaction, if it agrees with the end.
 
-        The decision about it is the first decision after the first pending offset. Because of the
-        clock error, each of several decisions may be this first one.
+        This is the first decision after the first pending offset. Because of the clock error, each
+        of several decisions may be this first one.
         """
         for row in decided:
             if detail_of(row)["to"] == wanted:
