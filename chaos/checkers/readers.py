@@ -25,9 +25,9 @@ Two exceptions are excused, each counted once for each partition:
 
 - Stranded: the reader knows only brokers that are lost for good, so it can find no living broker
   (`stranded_clients`). If the partition has no reader, all running members must be stranded.
-- Lost transaction: a partition of the group's coordinators lost data (`lost_data`), and with it
-  perhaps the end of a transaction. A reader that waits for the offset of this transaction may wait
-  for ever.
+- Lost transaction: a partition that stores the group or its transactions lost data (`lost_data`),
+  and with it perhaps the end of a transaction. A reader that waits for an offset of this
+  transaction may wait for ever.
 
 A run with a `recovery_timeout` continues until each partition has a reader. The run also waits for
 each partition with unread records until it was read after the healing (the end of all faults).
@@ -113,7 +113,7 @@ class Readers(Checker):
             if expected.consumers
         }
         # group -> the time since which the group is undisturbed; None while it is disturbed. These
-        # values are from before the present row. The evidence `undisturbed` has those after it.
+        # values are from before the present row. `self._undisturbed` has the values after the row.
         self._quiet_us: dict[str, int | None] = dict.fromkeys(context.groups)
         self._written: dict[str, int] = {}  # partition -> end of its acknowledged records
         self._began = False  # True from the steady state on
@@ -166,9 +166,10 @@ class Readers(Checker):
         """Note which partitions have got or lost a reader with this row."""
         # The driver of the run writes rows such as NODE_KILLED, with the node as `peer`. A row that
         # an owner writes has its coordinator as `peer`.
-        node = row.peer or row.node if row.kind in _PROCESS_KINDS else row.node
-        taken = [(group, partition) for group, partition, _ in self._owners.ended]
-        for group_id, partition in dict.fromkeys((*taken, *self._owners.partitions_of(node))):
+        node = (row.peer or row.node) if row.kind in _PROCESS_KINDS else row.node
+        ended = [(group, partition) for group, partition, _ in self._owners.ended]
+        owned = self._owners.partitions_of(node)
+        for group_id, partition in dict.fromkeys((*ended, *owned)):  # each partition once
             read = self._reads.get(group_id, {}).get(partition)
             if read is None:
                 continue
@@ -183,7 +184,7 @@ class Readers(Checker):
         return any(self._undisturbed.reads(node) for node, _ in owners)
 
     def _end_gap(self, group_id: str, read: _Read, row: TraceRow) -> None:
-        """Note that a partition has a reader again, whose time for reading begins now."""
+        """Note that a partition has a reader again. The reader's time for reading begins now."""
         if read.lost is None:
             return
         quiet_us = self._quiet_us[group_id]
@@ -266,9 +267,9 @@ class Readers(Checker):
         If the partition has no reader, all running members of the group must have been stranded.
         """
         owners = [node for node, _ in self._owners.of(group_id, partition)]
-        owners = [node for node in owners if self._undisturbed.reads(node)]
+        readers = [node for node in owners if self._undisturbed.reads(node)]
         members = self.context.groups[group_id].consumers
-        members = tuple(node for node in members if self._undisturbed.reads(node))
+        running = [node for node in members if self._undisturbed.reads(node)]
         # All lookups of a stranded member fail. The first failure may come a while after
         # `since_us`, and the last failure a while before `until_us`. So SLACK_US is cut off at both
         # ends of the time in which all lookups must have failed.
@@ -276,7 +277,7 @@ class Readers(Checker):
             node: self._stranded.lost_brokers(
                 node, since_us=since_us + SLACK_US, until_us=until_us - SLACK_US
             )
-            for node in owners or members
+            for node in readers or running
         }
         if not stranded or not all(stranded.values()):
             return False

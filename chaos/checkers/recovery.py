@@ -34,7 +34,7 @@ Transactions and producers depend on partitions, so there are exceptions:
 
 A wait, in the code, is a time in which a condition does not hold. If the run ends during a wait
 whose bound has not passed yet, the wait is not judged. To avoid this, a run with a
-`recovery_timeout` continues until no wait is left.
+`recovery_timeout` continues until no wait is left, or until that timeout has passed.
 """
 
 from collections.abc import Iterator
@@ -78,7 +78,7 @@ class _Open:
     name: str
     """Sentence for the display of the running run, such as `orders-0 is not whole`."""
     what: str
-    """Longer sentence for the finding, in case that the bound passes."""
+    """Longer sentence for the finding, if the bound passes."""
     evidence: tuple[TraceRow, ...]
     group: str | None = None
     partition: str | None = None
@@ -302,10 +302,10 @@ class Recovery(Checker):
             yield from self._silent_producers()
 
     def _earliest_us(self, *rows: TraceRow | None) -> int:
-        """Return the time with which the bound of a wait for condition 3, 4 or 5 begins.
+        """Return the time from which the bound of a wait for condition 3, 4 or 5 counts.
 
-        The bound begins with the latest of three moments: the healing, the moment at which the last
-        partition became whole, and the last of `rows`.
+        This is the latest of the healing, the moment at which the last partition became whole, and
+        the times of `rows`.
         """
         healed_us = 0 if self._healed is None else self._healed.time_us
         return max(healed_us, self._whole_since_us, *(row.time_us for row in rows if row))
@@ -412,7 +412,8 @@ class Recovery(Checker):
             return
         for wait in list(self._open_waits()):
             if now_us <= wait.until_us + self.context.clock_error_us:
-                self._not_watched += not wait.is_new  # a new transaction is not counted
+                if not wait.is_new:
+                    self._not_watched += 1
                 continue
             self._judged += 1
             self.report_finding(

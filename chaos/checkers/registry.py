@@ -94,8 +94,8 @@ CHECKERS: dict[str, type[Checker]] = {
 class CheckSuite:
     """The checkers of one run: `observe` takes its rows in order, `finish` returns the reports.
 
-    `observe` is a RowObserver. In virtual time (the run's own simulated clock) the run calls it for
-    each new row. In real time `observe` gets the rows of the merged trace after the run.
+    In virtual time (the run's own simulated clock) the run calls `observe` for each new row. In
+    real time `observe` gets the rows of the merged trace after the run.
 
     `on_finding` is called for each finding when the row that proves the finding is observed. It may
     write a row VIOLATION into the same trace, because no checker reads such rows.
@@ -178,11 +178,12 @@ class CheckSuite:
         which fact. So for each checker, this method makes a second checker of the same class with
         an Evidence of its own.
         """
-        return {
-            checker.name: checker.kinds
-            | type(checker)(checker.context, Evidence(checker.context)).evidence.kinds_read
-            for checker in self.checkers
-        }
+        kinds: dict[str, frozenset[TraceKind]] = {}
+        for checker in self.checkers:
+            # The constructor of a checker reads every fact that the checker needs.
+            alone = type(checker)(checker.context, Evidence(checker.context))
+            kinds[checker.name] = checker.kinds | alone.evidence.kinds_read
+        return kinds
 
     def violations(self) -> int:
         """Return the number of findings so far."""
@@ -208,7 +209,7 @@ def context_of(
 ) -> CheckContext:
     """Return the CheckContext of `experiment`.
 
-    Some time limits can be kept only in virtual time. In real time they are None.
+    The time limit of the start can be kept only in virtual time. In real time it is None.
     """
     config = experiment.cluster.config
     consumers: dict[str, list[ConsumerSpec]] = {group_id: [] for group_id in experiment.groups}
@@ -347,11 +348,12 @@ def settling_us(spec: ClusterSpec) -> int:
     heartbeats is fenced when its session ends, or a client learns only by a timeout that its
     connection is gone. The time is a sum of two parts:
 
-    1. Somebody notices that something is missing. This takes the longest of these times:
+    1. A node notices that something is missing. This takes the longest of these times:
        - the session of a broker, plus twice `controller.quorum.fetch.timeout.ms`, because the
          controller may have changed;
        - 1.5 times `replica.lag.time.max.ms`, after which a leader removes a replica from the ISR;
-       - the timeout of a request of a follower, a member or a producer.
+       - the timeout of a request of a follower (plus `replica.fetch.backoff.ms`), a member or a
+         producer.
     2. The other nodes learn of this. Metadata is published, partitions are loaded, members learn of
        a rebalance by a heartbeat. SETTLING_US allows for elections, lookups and retries.
     """

@@ -153,6 +153,7 @@ class Stability(Checker):
                 pass  # an exception of rule 3
             case TraceKind.COMMIT_FAILED if row.error in OF_A_REBALANCE:
                 pass  # an exception of rule 3
+            # All other rows of _LOSSES are judged by rule 3.
             case kind if kind in _LOSSES and self._is_steady and self._is_client(row.node):
                 if since_us is not None and not self._replicas.is_any_without_possible_leader():
                     self._report_loss(row, since_us, f"{row.node} {_LOSSES[TraceKind(kind)]}")
@@ -163,6 +164,7 @@ class Stability(Checker):
         self._was_broken = self._was_broken or self._faults.quiet_since_us != 0
 
     def _is_client(self, node: str) -> bool:
+        """Return True for members, producers and brokers, the nodes that rule 3 is about."""
         return node in self._clients or node.startswith("broker-")
 
     def _observe_stage(self, row: TraceRow) -> None:
@@ -213,7 +215,8 @@ class Stability(Checker):
         if not removed:
             return
         what = f"{' and '.join(map(_broker, removed))} left the ISR of {partition}"
-        # Has any removed replica been in the ISR since the leader's election, and left too early?
+        # The rule about a new leader's ISR: find the removed replicas that had been in the ISR
+        # since the leader's election, and left too early.
         elected_with = self._elected_with.get(partition, ())
         left_early = [broker for broker in elected_with if broker in removed]
         self._elected_with[partition] = tuple(
@@ -245,16 +248,19 @@ class Stability(Checker):
         """
         if since_us is None:
             return
-        if (case := (row.kind, row.node)) in self._reported:
+        case = (row.kind, row.node)
+        if case in self._reported:
             self.findings_total += 1  # the same kind of loss again
             return
         self._reported[case] = None
+        if when:
+            duration = when
+        elif self._was_broken:
+            quiet = seconds(row.time_us - since_us)
+            duration = f"although nothing has been broken for {quiet} and more"
+        else:
+            duration = "before the first fault"
         # `row.explanation` is the text for `row.cause`.
-        duration = when or (
-            "before the first fault"
-            if not self._was_broken
-            else f"although nothing has been broken for {seconds(row.time_us - since_us)} and more"
-        )
         error = f" ({row.error or row.explanation})" if row.error or row.cause else ""
         self.report_finding(
             f"{what}{error}, {duration}", [row], group=row.group, partition=row.partition

@@ -140,7 +140,7 @@ class OneOwnerProcesses(_Unpromised):
             for other, older in self._owners.of(group, partition).items():
                 if other != owner:
                     pairs = self._open.setdefault((group, partition), {})
-                    pairs[other, owner] = _Overlap(older, row, {})
+                    pairs[other, owner] = _Overlap(older=older, newer=row, first_of={})
                     self._overlaps += 1
 
     def _count_records(self, row: TraceRow) -> None:
@@ -162,7 +162,7 @@ class OneOwnerProcesses(_Unpromised):
                 self._judge(overlap, row)
 
     def _judge(self, overlap: _Overlap, row: TraceRow) -> None:
-        """Report an overlap, if the group demands the property: both owners processed records."""
+        """Report an overlap in which both owners processed records, if the group demands it."""
         group, partition = row.group or "", row.partition or ""
         key = (group, overlap.older.node, overlap.newer.node)
         if group not in self._judged_groups:
@@ -184,7 +184,8 @@ class OneOwnerProcesses(_Unpromised):
     def _close(self, group: str, partition: str, owner: Owner, ended_us: int) -> None:
         """End all overlaps of a partition that an owner is part of."""
         pairs = self._open.get((group, partition), {})
-        for pair in [pair for pair in pairs if owner in pair]:
+        of_owner = [pair for pair in pairs if owner in pair]
+        for pair in of_owner:
             self._count(pairs.pop(pair), ended_us)
 
     def _close_all(self, ended_us: int) -> None:
@@ -249,11 +250,12 @@ class PositionsNeverGoBack(_Unpromised):
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         super().__init__(context, evidence)
         self._tree = self.evidence.zookeeper_tree
-        # (group, partition, store) -> the last committed offset and its row
+        # (group, partition, store) -> the last committed offset and its row. The store is "Kafka"
+        # or "ZooKeeper".
         self._last: dict[tuple[str, str, str], tuple[int, TraceRow]] = {}
         self._commits = 0
-        self._rewinds = 0
-        self._records = 0
+        self._rewinds = 0  # number of commits that went back
+        self._records = 0  # number of records by which they went back, in total
 
     def judge(self, row: TraceRow) -> None:
         """Judge a committed offset, in ZooKeeper or in Kafka."""
@@ -281,9 +283,13 @@ class PositionsNeverGoBack(_Unpromised):
             return
         detail = detail_of(row)
         path = _OFFSET_PATH.fullmatch(str(detail.get("path")))
-        if path is None or path[1] not in self._groups or "data" not in detail:
+        if path is None:
             return
-        store = (path[1], f"{path[2]}-{path[3]}", "ZooKeeper")
+        group, topic, number = path.groups()
+        if group not in self._groups or "data" not in detail:
+            return
+        store = (group, f"{topic}-{number}", "ZooKeeper")
+        # The client that has the session; the session's id if the client is not known
         writer = self._tree.clients.get(detail["session"], detail["session"])
         self._judge_commit(store, int(detail["data"]), row, writer, may_go_back=False)
 
@@ -307,15 +313,18 @@ class PositionsNeverGoBack(_Unpromised):
         self._commits += 1
         before = self._last.get(key)
         self._last[key] = (offset, row)
-        if before is None or offset >= before[0] or may_go_back:
+        if before is None:
+            return
+        offset_before, row_before = before
+        if offset >= offset_before or may_go_back:
             return
         self._rewinds += 1
-        self._records += before[0] - offset
+        self._records += offset_before - offset
         if group in self._judged_groups:
             self.report_finding(
                 f"{group}, {partition}: {writer or 'a commit without a member'} set the offset in "
-                f"{store} back from {before[0]} to {offset}",
-                [before[1], row],
+                f"{store} back from {offset_before} to {offset}",
+                [row_before, row],
                 group=group,
                 partition=partition,
             )

@@ -1,10 +1,10 @@
 """Promises of a ZooKeeper ensemble to its clients, which also hold during faults.
 
 In groups of the old design, consumers coordinate through ZooKeeper. ZooKeeper stores a tree of
-znodes, which have paths like those of files.
-To own a partition, a consumer creates a znode for it, the owner node. An owner node is ephemeral:
-it is removed when the consumer's session ends. Every change of the tree is a transaction, and has a
-number, its zxid. Later transactions have higher zxids. Four rules are judged:
+znodes, which have paths like those of files. To own a partition, a consumer creates a znode for it,
+the owner node. An owner node is ephemeral: it is removed when the consumer's session ends. Every
+change of the tree is a transaction, and has a number, its zxid. Later transactions have higher
+zxids. Four rules are judged:
 
 1. All servers apply the same transactions in the same order, without a gap (ZK-02). Each
    transaction must be legal. It must not create a znode that exists, so a partition has at most one
@@ -155,13 +155,16 @@ class ZooKeeper(Checker):
     # -- accepted sessions --------------------------------------------------------------------
 
     def _observe_client_state(self, row: TraceRow) -> None:
-        """Note that a server has accepted a client.
+        """Note that a client has lost its server, or that a server has accepted the client.
 
-        If the server seems to be behind the client (rule 2), the row is kept in `awaited`.
+        If the accepting server seems to be behind the client (rule 2), the row is kept in
+        `awaited`.
         """
         detail = detail_of(row)
-        for pair in [pair for pair in self._fired if pair[1] == row.node]:
-            del self._fired[pair]  # events of the previous connection never arrive
+        # Events of the previous connection never arrive.
+        of_client = [pair for pair in self._fired if pair[1] == row.node]
+        for pair in of_client:
+            del self._fired[pair]
         if detail["state"] != "SyncConnected" or row.peer is None:
             return
         self._seen["sessions_taken_up"] += 1
@@ -179,14 +182,14 @@ class ZooKeeper(Checker):
         if not server.awaited or (server.died and not self.context.in_virtual_time):
             return
         still_awaited = []  # acceptances that a later transaction may still justify
-        for taken_up in server.awaited:
-            if row is not None and row.time_us <= taken_up.time_us + self.context.clock_error_us:
-                if (taken_up.offset or 0) > server.applied:
-                    still_awaited.append(taken_up)
+        for accepted in server.awaited:
+            if row is not None and row.time_us <= accepted.time_us + self.context.clock_error_us:
+                if (accepted.offset or 0) > server.applied:
+                    still_awaited.append(accepted)
                 continue
             self.report_finding(
-                f"{name} took up the session of {taken_up.node}, which had seen more than it",
-                [taken_up, *([] if row is None else [row])],
+                f"{name} took up the session of {accepted.node}, which had seen more than it",
+                [accepted, *([] if row is None else [row])],
             )
         server.awaited = still_awaited
 
@@ -212,7 +215,8 @@ class ZooKeeper(Checker):
     def _forget_events(self, node: str) -> None:
         # A process that has ended sends and receives no more events. `node` may be a server or a
         # client.
-        for pair in [pair for pair in self._fired if node in pair]:
+        of_node = [pair for pair in self._fired if node in pair]
+        for pair in of_node:
             del self._fired[pair]
 
     # -- reads of owner nodes -----------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Promises of each single consumer on ZooKeeper.
 
-In groups on ZooKeeper each member computes by itself which partitions it should own. Nobody makes
-sure that the members come to the same result, so a group as a whole promises little. But each
+In groups on ZooKeeper each member computes by itself which partitions it should own. No server
+makes sure that the members come to the same result, so a group as a whole promises little. But each
 consumer promises how it proceeds. To get its share of the partitions, it makes an attempt:
 
 - it releases its old partitions;
@@ -119,7 +119,7 @@ class ZooKeeperConsumers(Checker):
             self._observe_transaction(row)
         else:
             # The driver of the run writes NODE_KILLED. The killed node is the row's `peer`.
-            node = row.peer or "" if row.kind == TraceKind.NODE_KILLED else row.node
+            node = (row.peer or "") if row.kind == TraceKind.NODE_KILLED else row.node
             consumer = self._consumers.get(node)
             if consumer is not None:
                 self._observe_consumer(consumer, row)
@@ -168,7 +168,8 @@ class ZooKeeperConsumers(Checker):
                 self._observe_client_state(consumer, row)
             case TraceKind.ZOOKEEPER_ATTEMPT_STARTED:
                 self._seen["attempts"] += 1
-                consumer.attempt, consumer.member = row, row.member or ""
+                consumer.attempt = row
+                consumer.member = row.member or ""
             case TraceKind.ZOOKEEPER_VIEW:
                 self._observe_view(consumer, row)
             case TraceKind.ZOOKEEPER_ATTEMPT_ENDED:
@@ -184,7 +185,7 @@ class ZooKeeperConsumers(Checker):
                     in_one_session = consumer.since.time_us <= began.time_us
                     consumer.release_due = row if in_one_session else None
             case TraceKind.PARTITIONS_LOST:
-                # The consumer writes this row when it hears of its new session. Meanwhile an
+                # The consumer writes this row when it learns of its new session. Meanwhile an
                 # attempt may already have claimed partitions in that session, because the attempt
                 # and the handler of the new session take no lock (ZK-32, ZK-55). The consumer then
                 # forgets these partitions, and no attempt releases them.
@@ -236,11 +237,12 @@ class ZooKeeperConsumers(Checker):
 
     def _judge_release(self, consumer: _Consumer, row: TraceRow) -> None:
         """Report owner nodes of the last assignment that still exist at the view (rule 2)."""
-        due, consumer.release_due = consumer.release_due, None
+        due = consumer.release_due
+        consumer.release_due = None  # each assignment is judged once
         if due is None or consumer.session is None:
             return
         # Owner nodes of earlier assignments are not judged. Some may stay, because a consumer that
-        # hears of a new session forgets its partitions, perhaps before a running attempt has
+        # learns of a new session forgets its partitions, perhaps before a running attempt has
         # released them (ZK-32).
         owned = self._tree.owned_by(consumer.session)
         due_paths = [
@@ -267,6 +269,7 @@ class ZooKeeperConsumers(Checker):
         """Report a commit that began after its partition was lost with the session (rule 4)."""
         self._seen["commits"] += 1
         lost = consumer.lost
+        # Both times come from the consumer's own clock.
         if lost is None or detail_of(row)["begun_us"] < lost.node_time_us:
             return
         if row.partition in detail_of(lost)["partitions"] and "commit" not in consumer.reported:
@@ -305,7 +308,8 @@ class ZooKeeperConsumers(Checker):
         if registered is None or registered.session != consumer.session:
             return  # a consumer that is not registered sets no watch on the members (ZK-56)
         bound_us = NOTICE_US + self.context.zookeeper_groups[consumer.group].session_timeout_us
-        # The time in which nothing was broken and the members did not change.
+        # The length of the last part of the run, in which nothing was broken and the members did
+        # not change
         waited_us = self._last_us - max(changed.time_us, self._healed_us)
         if waited_us <= bound_us:
             return
