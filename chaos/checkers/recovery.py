@@ -16,17 +16,17 @@ true, each within a time limit, its bound:
    because a new coordinator restarts it. Then a marker is written to each partition of the
    transaction. The marker may take twice ANSWER_US, because one request may be lost on a connection
    that died unnoticed. The bound is the sum of these times.
-4. Offsets that were committed in a transaction become valid or are discarded when the transaction
-   has ended. This happens when the transaction's marker arrives, so the bound is again twice
-   ANSWER_US.
+4. Unstable offsets, which were committed in a transaction, become valid or are discarded when the
+   transaction has ended. This happens when the transaction's marker arrives, so the bound is again
+   twice ANSWER_US.
 5. A producer has at least one record acknowledged. The bound is the sum of the time between two of
    the producer's requests, two request timeouts, and SLACK_US. This condition is judged if all
    replicas of the producer's topic are in sync.
 
 Transactions and producers depend on partitions, so there are exceptions:
 - Conditions 3, 4 and 5 are judged only while every partition is whole.
-- Some brokers may stay away. A partition also counts as whole if all its missing replicas are on
-  such brokers. Such a partition may have no leader, or too few replicas for an append. A
+- Some brokers may stay away. If all missing replicas of a partition are on such brokers, the
+  partition counts as whole, but may have no leader, or too few replicas for an append. A
   transaction needs two partitions: the partition that stores the transaction, and the partition
   that gets its marker. While one of these two takes no appends, conditions 3 and 4 are not judged.
 - Conditions 3 and 4 are not judged for a partition that lost data with its last replica

@@ -92,7 +92,10 @@ CHECKERS: dict[str, type[Checker]] = {
 
 
 class CheckSuite:
-    """The checkers of one run: `observe` takes its rows in order, `finish` returns the reports.
+    """The checkers of one run: `observe` takes the rows in order, `finish` returns the reports.
+
+    `names` are the checks to make. If there are none, every check that concerns the experiment is
+    made.
 
     In virtual time (the run's own simulated clock) the run calls `observe` for each new row. In
     real time `observe` gets the rows of the merged trace after the run.
@@ -194,10 +197,9 @@ class CheckSuite:
         return [sentence for checker in self.checkers for sentence in checker.unsettled(now_us)]
 
     def measured(self) -> dict[str, dict[str, int]]:
-        """Return each checker's measured figures so far, by its name; see CheckReport."""
-        return {
-            checker.name: figures for checker in self.checkers if (figures := checker.measured())
-        }
+        """Return by checker name the figures measured so far, if a checker has any."""
+        figures = {checker.name: checker.measured() for checker in self.checkers}
+        return {name: of_checker for name, of_checker in figures.items() if of_checker}
 
     def finish(self) -> tuple[CheckReport, ...]:
         """Finish every check and return the reports."""
@@ -335,7 +337,7 @@ def start_bound_us(experiment: Experiment) -> int | None:
         START_US
         + ROUND_TRIPS * (cluster.links.base_us + cluster.links.jitter_us + cluster.links.tail_us)
         + partitions * costs.load_fixed_us
-        + records * record_ns // 1_000
+        + records * record_ns // 1_000  # nanoseconds to microseconds
         + config.group_initial_rebalance_delay_ms * MS
         + 3 * max((_heartbeat_and_join_us(consumer) for consumer in consumers), default=0)
     )
@@ -407,7 +409,11 @@ def _expectation(
     transaction_partitions: tuple[str, ...],
     has_long_metadata: bool,
 ) -> GroupExpectation:
-    """Return the GroupExpectation of a group. Without consumers its times are Kafka's defaults."""
+    """Return the GroupExpectation of a group. Without consumers its times are Kafka's defaults.
+
+    - `partition`: the partition of `__consumer_offsets` that stores the group.
+    - `partitions`: the partitions of the group's topics.
+    """
     names = tuple(consumer.name for consumer in consumers)
     late = tuple(consumer.name for consumer in consumers if consumer.starts_later)
     expected = GroupExpectation(

@@ -134,8 +134,9 @@ class ZooKeeper(Checker):
         zxid = row.offset or 0
         server = self._servers.setdefault(row.node, _Server())
         txn = (zxid, row.detail)
-        # The first server that applies a transaction adds it to the sequence. All other servers
-        # must then apply the same transaction at the same place.
+        # The first server that applies a transaction adds it to the sequence, if its zxid is higher
+        # than the last zxid there. All other servers must then apply the same transaction at the
+        # same place.
         if server.place == len(self._sequence) and (
             not self._sequence or zxid > self._sequence[-1][0]
         ):

@@ -2,8 +2,9 @@
 
 A register has the commits of its group for its partition. The checker `durable_commits` asks a
 register which values a fetch may return. The trace does not show the moment at which a commit took
-effect. But the trace shows two times: the earliest time at which the commit can have been sent, and
-the time of the answer. If the commit took effect at all, it did so between these two times.
+effect. But the trace shows two times: the earliest time at which the commit can have been sent
+(after the answer to the member's previous commit), and the time of the answer. If the commit took
+effect at all, it did so between these two times.
 
 Most commits have two rows in the trace. The broker writes COMMIT_STORED when its append is
 complete, and the member writes a row about the answer or the failure. A register keeps one Commit
@@ -54,10 +55,11 @@ class Register:
     stored: deque[TraceRow] = field(default_factory=lambda: deque(maxlen=MAX_KEPT_COMMITS))
     # offset -> commits that their clients gave up. Each of them may still take effect at any time.
     pending: dict[int, list[Commit]] = field(default_factory=dict)
-    # For each offset, the number of acknowledged commits in `commits`, and the number of commits
-    # that are known only from the broker's row. If such a number is 0, there is no other row of the
-    # same commit. Then `take_answer` and `has_answer` need not search `commits`.
+    # The next two dicts save `has_answer` and `take_answer` the search of `commits` for an offset
+    # that has no such commit.
+    # offset -> number of acknowledged commits in `commits`
     _acknowledged: dict[int, int] = field(default_factory=dict)
+    # offset -> number of commits in `commits` that are known only from the broker's row
     _from_broker: dict[int, int] = field(default_factory=dict)
     reported: TraceRow | None = None  # row of the last lost commit that a finding was about
 

@@ -122,7 +122,7 @@ class CoordinatorView:
                 self._note_takeover(row)
             case TraceKind.LOAD_COMPLETED:
                 self._note_takeover(row)
-                self._tenures.setdefault(row.partition or "", {})[row.node] = _Tenure(row)
+                self._tenures.setdefault(row.partition or "", {})[row.node] = _Tenure(load=row)
             case TraceKind.UNLOAD_COMPLETED:
                 key = (row.node, row.partition or "")
                 self._unloaded[key] = max(self._unloaded.get(key, -1), row.leader_epoch or 0)

@@ -101,7 +101,7 @@ class _Place:
     # record from the new position has been delivered.
     reset: TraceRow | None = None
     # The first row since the last delivery that proves an attempt to commit `position` (see
-    # `is_tried`). As long as there is no such row, it is the last row about any commit.
+    # `is_tried`). Before that row comes, `outcome` is the last row about any commit.
     outcome: TraceRow | None = None
 
     @property
@@ -216,7 +216,8 @@ class Deliveries:
     @staticmethod
     def _assign(process: _Process, row: TraceRow) -> None:
         process.assigned = row
-        process.places = {name: _Place(row) for name in detail_of(row).get("partitions", ())}
+        partitions = detail_of(row).get("partitions", ())
+        process.places = {partition: _Place(assigned=row) for partition in partitions}
         process.worked_us = row.time_us
         key = process.generation
         # Move the generation to the end of the dict, so that the first entry is the oldest.
@@ -309,7 +310,7 @@ class Deliveries:
         of_generation = process.reached[process.generation]
         reached = of_generation.get(partition)
         if reached is None:
-            of_generation[partition] = _Reached(offset, offset)
+            of_generation[partition] = _Reached(least=offset, most=offset)
         else:
             reached.least = min(reached.least, offset)
             reached.most = max(reached.most, offset)

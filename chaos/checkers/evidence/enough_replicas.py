@@ -1,4 +1,4 @@
-"""Check that appends with acks=all were acknowledged with enough replicas in sync.
+"""The check that appends with acks=all were acknowledged with enough replicas in sync.
 
 A leader counts the replicas in sync twice (docs/kafka/BEHAVIOUR.md 6.1; Kafka
 Partition.checkEnoughReplicasReachOffset):

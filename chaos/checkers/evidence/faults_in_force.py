@@ -1,4 +1,4 @@
-"""Which faults are in force at each moment of a run.
+"""The faults that are in force at each moment of a run.
 
 Many promises are judged only while nothing is broken. Four rules say when a fault is in force:
 
@@ -42,7 +42,7 @@ OF_PROCESSES = frozenset({*ENDING, "pause"})
 class PastFault:
     """A fault that is over."""
 
-    began: TraceRow  # the row with which it began
+    began: TraceRow  # the row with which the fault began
     ended_us: int  # time of the run in microseconds
 
 
@@ -140,7 +140,7 @@ class FaultsInForce:
             case _:
                 return
 
-        # A fault begins.
+        # A fault begins. If it is in force already, its first row is kept.
         self._active.setdefault(key, row)
         self._changed_us = row.time_us
         if self._concerns_members_only(row):

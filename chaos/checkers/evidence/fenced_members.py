@@ -23,9 +23,9 @@ enough if a broker lacked the id at some time since a coordinator last accepted 
 id. The schedule `static_member_hears_late_that_it_was_fenced` shows this case.
 
 Kafka does not allow such a fencing if the member has been Stable with the new id. An id with which
-a member is Stable has been stored. It was stored with the assignment, or by an append of its own,
-which the coordinator awaits before it answers. If the group's present coordinator has loaded the
-group without such an id, its load was wrong. So it must not fence the member, unless the group's
+a member is Stable has been stored: with the assignment, or by a separate append, which the
+coordinator awaits before it answers. If the group's present coordinator has loaded the group
+without such an id, its load was wrong. So it must not fence the member, unless the group's
 partition lost data (`lost_data`).
 """
 
@@ -62,7 +62,8 @@ class _Group:
     # id -> last time at which a broker that had lacked the id loaded the group anew. Only a broker
     # that Kafka allowed to lack the id counts here.
     lacked_until_us: dict[str, int] = field(default_factory=dict)
-    heard_us: dict[str, int] = field(default_factory=dict)  # id -> last request that was accepted
+    # id -> time at which a coordinator last accepted a request under the id
+    heard_us: dict[str, int] = field(default_factory=dict)
 
 
 class FencedMembers:

@@ -3,8 +3,8 @@
 When a broker becomes leader of a partition of `__consumer_offsets`, it loads the partition's groups
 into memory. Kafka allows these two steps (`GroupMetadataManager.doLoadGroupsAndOffsets`):
 
-1. A broker is in the middle of a load. It hears that it no longer leads the partition, and reads no
-   further. What it has read so far counts as loaded.
+1. A broker is in the middle of a load. It learns that it no longer leads the partition, and reads
+   no further. What it has read so far counts as loaded.
 2. The broker should now unload the groups. But one thread does all loads and unloads, and the loads
    of other partitions come first. Until the unload, the broker answers for groups whose last
    records it has not read.

@@ -1,4 +1,4 @@
-"""Check that brokers ignore notices that come late.
+"""The check that brokers ignore notices that come late.
 
 When a broker becomes leader of a partition of `__consumer_offsets`, it loads the partition's
 groups. When another broker becomes leader, the former leader unloads these groups. A broker gets a

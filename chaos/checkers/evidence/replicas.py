@@ -1,7 +1,7 @@
 """Leaders, ISRs and replicas of all partitions, as the controller's rows show them.
 
-Leaders and ISRs stand in the rows of the trace. The rows do not show two other facts, so this
-module concludes these facts from the rows:
+Leaders and ISRs stand in the rows of the trace. Two other facts stand in no row, so this module
+derives them from several rows:
 
 **The replicas of a partition.** Every broker that was ever in the partition's ISR counts as a
 replica. This is enough, because the first ISR of a new partition has all its replicas that are

@@ -8,7 +8,7 @@ call such a client stranded. For example:
 1. Of three brokers, broker-0 and broker-1 are fenced. The client gets an answer that lists broker-2
    only.
 2. broker-2 is lost, and never starts again.
-3. broker-0 and broker-1 come back. The client never hears of them.
+3. broker-0 and broker-1 come back. The client never learns of them.
 
 (Since Kafka 3.8 the setting `metadata.recovery.strategy` offers a way back. Since Kafka 4.0 this
 way is the default, see KIP-899.)

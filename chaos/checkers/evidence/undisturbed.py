@@ -3,8 +3,8 @@
 Some promises of Kafka have a time limit that counts from the last disturbance of a group. Some
 disturbances last for a while:
 
-1. a fault is in force and disturbs the servers; `FaultsInForce.cluster_quiet_since_us` defines
-   this, and leaves out faults that only end or pause consumers (see 3 and 4);
+1. a fault is in force that disturbs the servers (see `FaultsInForce.cluster_quiet_since_us`). A
+   fault that only ends or pauses consumers belongs to 3 and 4;
 2. a partition whose leader is a coordinator of the group (or of its transactions) has no leader, or
    too few replicas in sync;
 3. no member of the group is both alive and running (not paused).

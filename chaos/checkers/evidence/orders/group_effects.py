@@ -10,8 +10,8 @@ An order that was carried out must have its effect:
 
 The first two orders are about one topic of the group or about all of them, and the order's row does
 not say which. Besides, a coordinator may refuse the order for a topic that a member reads, and
-carry it out for another topic. So it is only checked that some topic was changed, and that no topic
-was changed by halves.
+carry it out for another topic. So it is only checked that some topic was changed, and that each
+topic was changed completely or not at all.
 
 Source: Kafka AdminClient; KIP-496 (OffsetDelete), KIP-571 (removal of members).
 """

@@ -6,7 +6,8 @@ is unstable, which means that nobody may use it, from its row TXN_COMMIT_PENDING
 arrives in the group's partition (TRANSACTION_COMPLETED). If the group is deleted, the offset is
 deleted with it.
 
-When a coordinator loads a partition, its rows show which transactions and offsets are in the log.
+When a coordinator loads a partition, the rows of the load show which transactions and offsets are
+in the log.
 From then on only these transactions and offsets count, because the log decides. There is one
 exception: a broker that was paused may still load a partition in an older leader epoch than the
 newest one. By then the broker's successor may have ended transactions that this load still finds

@@ -48,7 +48,7 @@ class PendingOffsets:
     def until_last_of(self, row: TraceRow) -> list[TraceRow]:
         """Return the offsets up to the last offset of the coordinator that wrote `row`."""
         coordinator = _coordinator_of(row)
-        count = 0
+        count = 0  # number of offsets to return
         for number, offset in enumerate(self.offsets, start=1):
             if _coordinator_of(offset) == coordinator:
                 count = number

@@ -1,4 +1,4 @@
-"""Check that a transaction ends in a group as its coordinator decided.
+"""The check that a transaction ends in a group as the transaction coordinator decided.
 
 Three kinds of rows tell the story of a transaction that commits offsets of a group:
 
@@ -100,7 +100,8 @@ class _End:
     producer_id: int
     ended_us: int  # time of the producer's previous end in the group; -1: there is none
     loaded_us: int  # time of the last load of the broker before the end; -1: it has loaded nothing
-    is_over: bool  # True if the pending transaction was over, so that another one may have ended
+    # True if the pending transaction was over before, so that this may be the end of another one
+    is_over: bool
     is_replaced: bool  # True if a late end of the third variant has removed a replacing offset
 
     @property
@@ -198,7 +199,7 @@ class TransactionEnds:
                 key = (row.group or "", producer_id)
                 pending = self._pending[key]
                 if self._has_ended_in_the_log(pending, row, producer_id):
-                    pending.offsets.clear()
+                    pending.offsets.clear()  # `row` is the first offset of the next transaction
                 pending.offsets.append(row)
                 pending.held_by(row)
                 self._take_emptied(key, row)
