@@ -43,9 +43,9 @@ class Znode:
 
 @dataclass(slots=True)
 class _Path:
-    """The history of one path: from the transaction `zxids[i]` on, `znodes[i]` is there.
+    """The history of one path: the transaction `zxids[i]` has left `znodes[i]` there.
 
-    None means that there is no znode at the path.
+    `znodes[i]` is None if the transaction removed the znode.
     """
 
     zxids: list[int] = field(default_factory=list)

@@ -148,12 +148,11 @@ class ForgottenCommits:
                 transaction.decided_us = row.time_us
             case "CompleteCommit" | "CompleteAbort":
                 # All markers are written. An offset that is still pending will get no end.
-                # Each key is (group, producer id).
-                of_producer = [key for key in self._pending if key[1] == producer_id]
-                for key in of_producer:
-                    pending = self._pending.pop(key)
+                groups = [group for group, producer in self._pending if producer == producer_id]
+                for group in groups:
+                    pending = self._pending.pop((group, producer_id))
                     if state == "CompleteCommit":
-                        self._note_missing_end(key[0], pending, transaction)
+                        self._note_missing_end(group, pending, transaction)
             case _:
                 pass
 

@@ -2,7 +2,7 @@
 
 A transaction is open from its first state Ongoing until all of its markers are written. A marker is
 the record that ends the transaction in a partition. An offset that was committed in a transaction
-is unstable, which means that nobody may use it, from its row TXN_COMMIT_PENDING until its marker
+is unstable, which means that no member may use it, from its row TXN_COMMIT_PENDING until its marker
 arrives in the group's partition (TRANSACTION_COMPLETED). If the group is deleted, the offset is
 deleted with it.
 

@@ -1,6 +1,6 @@
 """The check that a transaction ends in a group as the transaction coordinator decided.
 
-Three kinds of rows tell the story of a transaction that commits offsets of a group:
+Three kinds of rows show the course of a transaction that commits offsets of a group:
 
 1. TXN_COMMIT_PENDING: the group's coordinator has a pending offset of the transaction.
 2. TRANSACTION_STATE: the transaction coordinator decides to commit or to abort. Then it writes
@@ -9,19 +9,19 @@ Three kinds of rows tell the story of a transaction that commits offsets of a gr
    offsets valid or drops them. We call this the end of the transaction in the group.
 
 The end must agree with the decision. But the three rows have only the producer id in common, and a
-marker may arrive when the producer's next transaction has been decided as well. So an end counts as
-right if any decision since the transaction's first pending offset agrees with the end.
+marker may arrive when the producer's next transaction is decided already. So an end counts as right
+if any decision since the transaction's first pending offset agrees with the end.
 
 **Not judged.** In these cases an end is no violation although no decision agrees with it:
 - No decision is known. The transaction coordinator may have died after the decision, before it
   wrote the row TRANSACTION_STATE. The next coordinator loads the decision without such a row.
 - The marker may belong to another transaction, because the pending transaction was already over.
-  (If a coordinator loads a group together with the marker, no row shows the end.)
+  (Its end has no row if a coordinator has loaded the group together with the marker.)
 - The log of transactions lost data with its last in-sync replica (`lost_data`), and now has only an
   older decision.
 
-**Late ends.** In Kafka, the effects of a marker may wait behind a load, and come when the producer
-has begun its next transaction. Then the marker also ends this next transaction (case 2 of
+**Late ends.** In Kafka, the effects of a marker may wait behind a load, and take place when the
+producer has begun its next transaction. Then the marker also ends this next transaction (case 2 of
 `forgotten_commits`). This is no violation here. But commits are forgotten, and the attributes
 `late` and `emptied` tell which. There are three variants:
 
@@ -33,9 +33,10 @@ has begun its next transaction. Then the marker also ends this next transaction 
 - The late end of an aborted transaction finds offsets of its own transaction and of the next one,
   and drops all of them. Such an end agrees with its decision. So only the load before the end shows
   that the end is late.
-- The late end of a committed transaction makes no offset valid. It has found an offset of the next
-  transaction in the same partition, whose append was in progress, and removed this offset. The
-  removed offset had replaced the offsets of the ended transaction, so these are forgotten, too.
+- The late end of a committed transaction makes no offset valid. Before it, the next transaction has
+  committed an offset for the same partition, which has replaced the offset of the ended
+  transaction, and whose append is in progress. The late end removes this newer offset. So the
+  offsets of both transactions are forgotten.
 
 For late ends, a load of a decision counts like the decision itself. When a transaction coordinator
 dies after a decision, perhaps before it wrote the row, its successor loads the decision, writes the
