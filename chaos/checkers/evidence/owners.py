@@ -1,4 +1,4 @@
-"""Which members own each partition, by what the members themselves believe.
+"""The members that own each partition, by what the members themselves believe.
 
 A member owns a partition from the poll in which it gets the assignment. The ownership ends with the
 first of these events:
