@@ -1,4 +1,4 @@
-"""BaseTurn: what the handlers of one input share, namely the time and the Result that they build.
+"""BaseTurn: what the handlers of one input share, such as the time and the Result that they build.
 
 The broker calls a coordinator once for each input: a request, a fired timer, a completed append.
 The coordinator returns a Result: the replies, appends and timers that the broker must carry out.
@@ -105,7 +105,8 @@ class BaseTurn(Generic[_Timer, _Pending, _Result]):
     def set_timer(self, key: str, timer: _Timer, delay_ms: int) -> None:
         """Start a timer. It replaces a timer with the same key. A negative delay counts as 0."""
         self._in_flight.timers[key] = timer
-        # A client may send a negative rebalance timeout in its JoinGroup (BEHAVIOUR 0.1).
+        # `delay_ms` may be negative, because Kafka accepts a JoinGroup with a negative rebalance
+        # timeout (docs/kafka/BEHAVIOUR.md 0.1).
         self.result.timers.append(SetTimer(key=key, delay_us=max(delay_ms, 0) * 1_000))
 
     def has_timer(self, key: str) -> bool:

@@ -3,12 +3,12 @@
 There are three kinds of timers, each with its key:
 - `join-<group>` ends the join phase of a rebalance, in which the members send JoinGroup;
 - `sync-<group>` ends the wait for the members' SyncGroups after that;
-- `heartbeat-<group>-<member>` removes a silent member. A pending member id has such a timer, too.
-  This is an id that a client got with MEMBER_ID_REQUIRED, before the client joins again.
+- `heartbeat-<group>-<member>` removes a silent member. A pending member id has such a timer, too: a
+  member id is pending from the answer MEMBER_ID_REQUIRED until the client joins with this id.
 
 A timer that is set again starts anew. `timer_handlers` says what happens when a timer fires. The
-functions here set and cancel timers through the turn, which is the handling of one input. Kafka
-calls such a timer a delayed operation.
+functions here set and cancel timers through the turn, which is the handling of one input. In Kafka,
+a timer together with the condition that ends its wait early is called a delayed operation.
 
 Source: Kafka `DelayedJoin`, `DelayedSync`, `DelayedHeartbeat`; docs/kafka/BEHAVIOUR.md 3.
 """

@@ -18,7 +18,7 @@ class UnknownServerError(Exception):
 
 # If an append fails, the client does not get the log's error. One of the following three tables
 # translates it: error of the log -> error for the client. An error that is not in the table is
-# passed on unchanged.
+# passed on unchanged, and so is NONE.
 
 # Kafka's Scala coordinator, for the append of a group's record (its members, their assignment):
 _GROUP_APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
@@ -63,15 +63,21 @@ _JAVA_APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
 
 
 def group_append_error(error: ErrorCode, java: JavaSwitches) -> ErrorCode:
-    """Return the error that the client gets after the append of a group's record."""
+    """Return the error that the client gets after the append of a group's record.
+
+    `error` is the log's error. `java` says whether to imitate Kafka's Java coordinator.
+    """
     errors = _JAVA_APPEND_ERRORS if java.append_errors else _GROUP_APPEND_ERRORS
     return errors.get(error, error)
 
 
 def offset_append_error(error: ErrorCode, java: JavaSwitches) -> ErrorCode:
-    """Return the error that the client gets after the append of its committed offsets."""
+    """Return the error that the client gets after the append of its committed offsets.
+
+    `error` and `java` have the same meaning as in `group_append_error`.
+    """
     # With the switch `commits_apply_on_append`, commits are handled as in the Java coordinator. So
-    # their errors are translated as there, too.
+    # their errors are translated with the table of the Java coordinator, too.
     as_java = java.append_errors or java.commits_apply_on_append
     errors = _JAVA_APPEND_ERRORS if as_java else _OFFSET_APPEND_ERRORS
     return errors.get(error, error)

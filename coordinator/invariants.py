@@ -147,7 +147,10 @@ def waiting_requests(
     Such a request is a parked JoinGroup or SyncGroup, or it waits for its append, for the
     verification of its transaction, or for the high watermark.
     """
+    # Here `held` has every request that waits, also the parked requests.
     held: list[RequestId] = [verification.request_id for verification in verifications.values()]
+    # An AssignmentAppend has no request of its own: the SyncGroups that wait for the append are
+    # parked in the members. For an EmptyGroupAppend no request waits.
     for append in appends.values():
         if isinstance(append, OffsetsAppend | TransactionalOffsetsAppend):
             held.append(append.request_id)
@@ -162,6 +165,7 @@ def waiting_requests(
     # An OffsetFetch of several groups is held once for each group, so its id may be added several
     # times here. The set that is returned has the id only once.
     for shard in shards.owned.values():
+        # Each value is a pair: the offset for which the answer waits, and the answer.
         for _, write in shard.above_high_watermark.held.values():
             answered = write if isinstance(write, HeldHeartbeat) else write.fetch
             held.append(answered.request_id)
@@ -189,6 +193,7 @@ def _check_counts(group: Group) -> None:
 
 def _check_ids(group: Group) -> None:
     """Leader, static members, pending ids and timer keys agree with the members' ids."""
+    # If there are members, one of them is the leader. Otherwise there is no leader.
     _require(
         group.leader_id in group.members if group.members else group.leader_id is None,
         "leader_is_member",
@@ -256,7 +261,7 @@ def _check_state(group: Group) -> None:
 
 
 def _check_parked(group: Group) -> None:
-    """Requests are parked, and members new, only in the states that allow it."""
+    """Requests are parked, and members are new, only in the states that allow it."""
     state = group.state
     for member in group.members.values():
         _require(
@@ -302,6 +307,8 @@ def _check_timers(group: Group, timers: Mapping[str, CoordinatorTimer]) -> None:
     A group may wait for a member's next request, for a client to use its pending member id, for
     the end of the join phase, or for SyncGroups.
     """
+    # These members must send a request before their timer fires. The other members wait for an
+    # answer themselves, and need no timer.
     waiting = [m.member_id for m in group.members.values() if not m.outlives_session_timeout]
     for member_id in (*waiting, *group.pending_members):
         _require(
@@ -309,6 +316,7 @@ def _check_timers(group: Group, timers: Mapping[str, CoordinatorTimer]) -> None:
             "session_timer",
             f"{group.group_id}: nothing will ever expire {member_id}",
         )
+    # `delayed` builds the keys of the two timers below in the same way.
     _require(
         group.delayed_join is None or f"join-{group.group_id}" in timers,
         "join_timer",

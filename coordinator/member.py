@@ -56,8 +56,8 @@ class Member:
     supported_protocols: tuple[JoinGroupRequestProtocol, ...]
     assignment: bytes = b""
     # The fields below are not stored, so they are lost when another coordinator takes over.
-    # True in the member's first join phase. The client cannot send heartbeats yet, so the timer
-    # runs for five minutes, in place of the session timeout.
+    # True in the member's first join phase. The client cannot send heartbeats yet, so the member's
+    # timer runs for five minutes, in place of the session timeout.
     is_new: bool = False
     awaiting_join: ParkedJoin | None = None  # its JoinGroup, while parked
     awaiting_sync: RequestId | None = None  # its SyncGroup, while parked
@@ -109,6 +109,7 @@ class Member:
     def vote(self, candidates: dict[str, None]) -> str | None:
         """Return the candidate that the member prefers most, None if it supports none.
 
-        The keys of `candidates` are names of protocols. The values have no meaning.
+        The keys of `candidates` are names of protocols. The dict is used as a set, so its values
+        have no meaning.
         """
         return next((name for name in self.protocol_names() if name in candidates), None)

@@ -137,7 +137,7 @@ def prepare_rebalance(turn: Turn, group: Group, reason: RebalanceReason) -> None
         initial = initial_join(turn, group)
         schedule_join(turn, group, initial, initial.delay_ms)
     else:
-        # If nobody is missing, `try_complete_join` ends the phase immediately. For example, the
+        # If no member is missing, `try_complete_join` ends the phase immediately. For example, the
         # only member of a group rejoins: its JoinGroup begins the rebalance, and is parked already.
         schedule_join(turn, group, DelayedJoin(), group.rebalance_timeout_ms)
         try_complete_join(turn, group)
@@ -152,9 +152,10 @@ def try_complete_join(
 ) -> None:
     """End the join phase if every member has joined.
 
-    In two cases nothing is done. The first join phase of an Empty group is ended only by its timer.
-    And if `complete_join` has raised an exception before, nothing ends the join phase any more.
-    `group.delayed_join` is None then.
+    In two cases nothing is done, even if every member has joined:
+    - In the first join phase of an Empty group, because only its timer ends this phase.
+    - After `complete_join` has raised an exception. Then `group.delayed_join` is None, and nothing
+      ends the join phase any more.
 
     `cause` and `cause_text` say why the phase ends now. If no member is left, the cause is
     NO_MEMBER_LEFT instead.
@@ -189,7 +190,7 @@ def complete_join(
     # The leader must be a member that has rejoined. `elect_joined_leader` returns False if no
     # member has rejoined.
     if not group.elect_joined_leader() and group.members:
-        # Only static members are left, and none of them has rejoined. So nobody could compute an
+        # Only static members are left, and none of them has rejoined. So no member could compute an
         # assignment. The join phase goes on until a member rejoins, or all members expire.
         schedule_join(turn, group, DelayedJoin(), group.rebalance_timeout_ms)
         return

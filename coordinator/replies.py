@@ -100,7 +100,7 @@ def fail_parked_join(
 
 def reply_join_error(turn: Turn, parked: ParkedJoin, member_id: str, error: ErrorCode) -> None:
     """Answer `parked`, a JoinGroup that `Group.unpark_join` returned, with an error."""
-    if not parked.answered:
+    if not parked.answered:  # see `answer_parked_join`
         turn.reply(parked.request_id, join_error(member_id, error, parked.api_version))
 
 

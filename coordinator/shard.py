@@ -118,7 +118,8 @@ class Shards:
 
     def __init__(self, num_partitions: int) -> None:
         self._num_partitions = num_partitions
-        self._partition_of: dict[str, int] = {}
+        self._partition_of: dict[str, int] = {}  # cache of `partition_of`
+        # Partition -> its groups, and partition -> its unfinished load.
         self.owned: dict[int, Shard] = {}
         self.loading: dict[int, Load] = {}
         self.known_epochs: dict[int, int] = {}

@@ -103,7 +103,8 @@ def _expire_sync(turn: Turn, group: Group, generation_id: int) -> None:
 def _expire_session(turn: Turn, group: Group, member_id: str) -> None:
     """Remove a member that was silent for its session timeout.
 
-    A member whose request is parked stays, because it rightly waits for an answer.
+    A member whose request is parked stays, because its client rightly waits for the answer. Only a
+    new member is removed even then: its timer limits its first join phase to five minutes.
     """
     member = group.members.get(member_id)
     if member is None or member.outlives_session_timeout:

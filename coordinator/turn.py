@@ -79,7 +79,7 @@ class HeldWriteTimer:
     """Deadline of an answer that waits for the high watermark, as in Kafka's Java coordinator.
 
     The name is from the Java coordinator. There, a request that may change memory is called a
-    write.
+    write. `shard` keeps the answer under the key of this timer.
     """
 
     shard: Shard
@@ -288,7 +288,8 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
 
         The transaction was verified before its first batch. When the verification began, the log
         gave out a number, `verification_guard`. The log accepts the first batch only with this
-        number. `verification_guard` is None if the log already has batches of the transaction.
+        number. `verification_guard` is None if the log already has batches of the transaction. The
+        word is Kafka's, and the number has nothing to do with `guards`.
         """
         self.result.appends.append(
             Append(

@@ -53,7 +53,7 @@ def _trie_order(names: list[str], hashes: dict[str, int], shift: int) -> list[st
         return names  # the hashes are equal: Scala then keeps the order of insertion
     places: dict[int, list[str]] = {}
     for name in names:
-        # The place is the number in the next five bits of the hash.
+        # The place is the number in the five bits of the hash from bit `shift` on.
         places.setdefault(hashes[name] >> shift & (1 << _BITS_PER_LEVEL) - 1, []).append(name)
     ordered = [places[index] for index in sorted(places)]
     alone = [place[0] for place in ordered if len(place) == 1]
@@ -68,7 +68,7 @@ def _trie_order(names: list[str], hashes: dict[str, int], shift: int) -> list[st
 
 def _improve(java_hash: int) -> int:
     """Return Scala's `Hashing.improve` of a Java hash, as an unsigned 32-bit number."""
-    # The shifts are Scala's. The mask does what the overflow of a Java int does.
+    # The shifts are Scala's. The mask keeps the 32 bits that a Java int has.
     mask = (1 << _HASH_BITS) - 1
     value = java_hash & mask
     value = (value + ~(value << 9)) & mask

@@ -58,7 +58,10 @@ _WHAT_MEMBER_DID = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """A JoinGroup with the fields of its envelope that the handler needs."""
+    """A JoinGroup with the fields of its envelope that the handler needs.
+
+    The envelope has the fields of the request's header, and the host of the client.
+    """
 
     request: JoinGroupRequest
     request_id: RequestId
@@ -75,7 +78,10 @@ class Join:
 
     @property
     def requires_known_member_id(self) -> bool:
-        """True if a request without a member id only gets an id. The client then joins again."""
+        """True if a request without a member id is only answered with an id.
+
+        The client then joins again, with this id.
+        """
         return (
             self.api_version >= MEMBER_ID_REQUIRED_VERSION
             and self.request.group_instance_id is None

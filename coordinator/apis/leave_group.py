@@ -53,9 +53,9 @@ def for_version(response: LeaveGroupResponse, api_version: int) -> LeaveGroupRes
     """
     if api_version >= BATCH_VERSION:
         return response
-    # The request names one member. Its error is in `members`. But if the whole request was refused,
-    # the error is in `error_code`, and `members` is empty. So at most one of these errors is not
-    # NONE.
+    # The request names one member, whose error is in `members`. But if the whole request was
+    # refused, the error is in `error_code`, and `members` is empty. So at most one of these errors
+    # is not NONE.
     errors = (response.error_code, *(member.error_code for member in response.members))
     first = next((error for error in errors if error is not ErrorCode.NONE), ErrorCode.NONE)
     return LeaveGroupResponse(error_code=first)
@@ -86,6 +86,7 @@ def _leave_one(turn: Turn, group: Group, identity: MemberIdentity) -> ErrorCode:
     member_id, instance = identity.member_id, identity.group_instance_id
     if not member_id:
         # An administrator wants to remove a static member, of which only the instance id is known.
+        # `current` is the member id that belongs to this instance id now.
         current = None if instance is None else group.static_members.get(instance)
         if current is None:
             return ErrorCode.UNKNOWN_MEMBER_ID

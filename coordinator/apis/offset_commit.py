@@ -6,14 +6,15 @@ coordinator does not check that the member owns the partitions. It also accepts 
 lower than the committed offset. In v2 to v4 the client may say how long its offsets are kept.
 
 `handle_offset_commit` appends the offsets to `__consumer_offsets`, and `offsets_stored` answers the
-request when the append has completed. The offsets begin to count at one of two times:
+request when the append has completed. A fetch can return the offsets from one of two times on:
 
-- By default they count when the append is acknowledged, as in Kafka's Scala coordinator.
-- With the switch `commits_apply_on_append` they count immediately, as in Kafka's Java coordinator.
-  The client must still wait until the high watermark has passed the records, at most for
-  offsets.commit.timeout.ms. After this time the client gets an error, although the log has the
-  records. Such a commit is called late. Its offsets become the committed ones when the high
-  watermark passes the records after all.
+- By default, when the append is acknowledged, as in Kafka's Scala coordinator.
+- With the switch `commits_apply_on_append`, immediately, as in Kafka's Java coordinator. But only a
+  fetch with `require_stable` returns them before they are committed. The committing client must
+  still wait until the high watermark has passed the records, at most for offsets.commit.timeout.ms.
+  After this time the client gets an error, although the log has the records. Such a commit is
+  called late. Its offsets become the committed ones when the high watermark passes the records
+  after all.
 
 Source: Kafka `GroupCoordinator.handleCommitOffsets`, `doCommitOffsets`,
 `GroupMetadataManager.storeOffsets`, Java `CoordinatorContext.append`, `OffsetMetadataManager`;
@@ -108,8 +109,8 @@ def offsets_stored(
             if shard is not None:
                 # The high watermark has passed this commit, so it has passed every commit that is
                 # earlier in the log. If an earlier commit is late, its offsets must become the
-                # committed ones first. Normally `log_moved` does this, but the broker may not have
-                # called `log_moved` yet.
+                # committed ones first. Normally `GroupCoordinator.log_moved` does this, but the
+                # broker may not have called `log_moved` yet.
                 late_commits_committed(turn, shard, completed.base_offset)
             _committed(turn, commit)
         elif shard is not None and turn.java.commits_apply_on_append:
@@ -230,15 +231,16 @@ def _append(
         expire_timestamp_ms=_expire_timestamp_ms(turn, request, api_version),
     )
     if not values:
+        # The metadata of every partition is too large. `too_large` has all partitions as keys.
         turn.reply(
             request_id, _response(dict.fromkeys(too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE))
         )
         return
 
     now_ms, versions = turn.now_ms, turn.versions
-    # In the Scala coordinator, the offsets are pending from now until the append completes. In the
-    # Java coordinator, they count from now on: a stable fetch already returns them. For the Java
-    # coordinator `write` is called below, after the append, because it needs the append's id.
+    # In the Scala coordinator, the offsets are pending from now until the append completes
+    # (`prepare`). In the Java coordinator, a fetch with `require_stable` returns them from now on
+    # (`write`). `write` is called only after `turn.append`, because it needs the append's id.
     applies_at_once = turn.java.commits_apply_on_append
     records = []
     for partition, value in values.items():

@@ -36,6 +36,7 @@ from protocol.messages.offset import (
 )
 
 REQUIRE_STABLE_VERSION = 7
+"""First version of OffsetFetch with the field `require_stable`."""
 
 
 def handle_offset_fetch(
@@ -79,10 +80,11 @@ def _fetch_when_committed(
     The groups may belong to different partitions of `__consumer_offsets`, which have different high
     watermarks. So the part of each group waits on its own.
     """
+    # `fetch` collects the parts of the answer. A HeldFetch is one part that must still wait.
     fetch = ParkedFetch(request_id=request_id, groups=[])
     for index, asked in enumerate(request.groups):
         shard = gate(asked.group_id)
-        group = _fetch(shard, asked, require_stable=True)
+        group = _fetch(shard, asked, require_stable=True)  # the group's part of the answer
         if isinstance(shard, ErrorCode) or shard.above_high_watermark.is_empty:
             fetch.groups.append(group)
         else:

@@ -82,7 +82,8 @@ def transaction_verified(
 ) -> None:
     """Append the offsets of a verified transaction, or answer with the error."""
     group, request = pending.group, pending.request
-    # Kafka uses the table for errors of the append here, too.
+    # Nothing was appended yet. But Kafka translates an error of the verification with the same
+    # table as an error of the append.
     error = offset_append_error(verified.error, turn.java)
     # The member and the generation are checked after the verification, because the verification
     # takes time: meanwhile the generation may have ended, or the group may have been unloaded (then
@@ -105,7 +106,10 @@ def transaction_verified(
 def transactional_offsets_stored(
     turn: Turn, append: TransactionalOffsetsAppend, completed: AppendCompleted
 ) -> None:
-    """Answer a TxnOffsetCommit whose append has completed; the offsets stay pending.
+    """Answer a TxnOffsetCommit whose append has completed.
+
+    After a successful append the offsets stay pending. After a failed append they are removed from
+    memory, with one exception for the Java coordinator (see below).
 
     Raises: SimulationError if an append is acknowledged without an offset.
     """
@@ -163,6 +167,7 @@ def complete_transaction(turn: Turn, shard: Shard, producer_id: int, *, is_commi
         # The offsets may be gone, because their append failed or an administrator deleted them.
         if not group.offsets.has_transaction_of(producer_id):
             continue
+        # `counted` has the offsets that are committed now. It is empty if the transaction aborts.
         counted = group.offsets.complete(producer_id, is_commit=is_commit)
         turn.trace(
             TraceEvent(

@@ -111,7 +111,7 @@ class AboveHighWatermark:
 
     @property
     def is_empty(self) -> bool:
-        """True if the high watermark is at the end of the log: every record is committed.
+        """True if no record is above the high watermark, so that every record is committed.
 
         False if this broker has lost the leadership, because it does not know the high watermark.
         """
@@ -122,7 +122,8 @@ class AboveHighWatermark:
         """Keep an answer until every record now in the log is committed. Return its timer's key.
 
         If this broker has lost the leadership, no high watermark will be reported, and only the
-        timer ends the wait. The offset 0 then has no meaning: nobody looks at it.
+        timer ends the wait. The offset 0 then has no meaning, because `committed_keys` does not
+        read it.
         """
         self._held_count += 1
         key = f"write-{partition}-{self._held_count}"

@@ -59,7 +59,7 @@ class Load:
     """An unfinished load of one partition."""
 
     def __init__(self, partition: int, leader_epoch: int, codecs: Codecs = NO_CODECS) -> None:
-        self._codecs = codecs
+        self._codecs = codecs  # to decompress batches
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.error: str | None = None  # why the load has failed, None so far
@@ -85,7 +85,10 @@ class Load:
             self._fail(str(error))
 
     def finish(self, now_us: int) -> tuple[Group, ...]:
-        """Return the groups: first those with a group record, then those with offsets only."""
+        """Return the groups: first those with a group record, then those with offsets only.
+
+        If a stored value cannot be decoded, the load fails, and there are no groups.
+        """
         groups: dict[str, Group] = {}
         try:
             # The groups with records must be created first. `_offset` creates a group that is
@@ -109,7 +112,8 @@ class Load:
     ) -> tuple[Group, TopicPartition, CommittedOffset]:
         """Decode an offset, and return it with its group and its partition.
 
-        If the log has no record of the group, the group never had members. Such a group is created
+        `written` is a pair: the base offset of the offset's batch, and the bytes of the value. If
+        the log has no record of the group, the group never had members. Such a group is created
         here.
         """
         key = decode_key(key_bytes)
@@ -177,7 +181,7 @@ class Load:
         if marker.is_commit:
             for key, written in pending.items():
                 current = self._offsets.get(key)
-                if current is None or current[0] < written[0]:
+                if current is None or current[0] < written[0]:  # compares the base offsets
                     self._offsets[key] = written
 
     def _read_other(self, key_bytes: bytes, value: bytes | None) -> None:
@@ -236,7 +240,8 @@ def group_from_record(
     for stored in value.members:
         if value.protocol is None:  # only a group without members may have no protocol
             raise CorruptRecord(f"group {group_id} has members and no protocol")
-        rebalance_timeout_ms = stored.rebalance_timeout_ms  # -1: an old record lacks the field
+        # -1: the record has an old version without this field. The session timeout takes its place.
+        rebalance_timeout_ms = stored.rebalance_timeout_ms
         group.add(
             Member(
                 member_id=stored.member_id,

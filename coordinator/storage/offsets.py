@@ -67,7 +67,7 @@ class RemovedOffsets(NamedTuple):
     - `removed`: partitions with a committed or written offset. The log has these offsets, so the
       caller must append tombstones for them.
     - `only_pending`: partitions with only a pending or transactional offset. As in Kafka, no
-      tombstone is appended, and the client is still told that its commit succeeded. The offset is
+      tombstone is appended, and the client's commit is answered without an error. The offset is
       missing until the next load, which reads the commit's record from the log.
     """
 
@@ -301,6 +301,7 @@ class GroupOffsets:
 
     def all_partitions(self) -> tuple[TopicPartition, ...]:
         """Return the partitions with any offset: committed, pending, written or transactional."""
+        # Here `pending` has the partitions of open transactions.
         pending = (name for each in self._transactional.values() for name in each)
         names = (*self._committed, *self._pending, *self._written, *pending)
         return tuple(dict.fromkeys(names))
@@ -322,6 +323,7 @@ class GroupOffsets:
             was_pending = self._pending.pop(partition, None) is not None
             was_written = self._written.pop(partition, None) is not None
             for pending in self._transactional.values():
+                # `pop` stands first, because it must run even if `was_pending` is True already.
                 was_pending = pending.pop(partition, None) is not None or was_pending
             # The log has the record of a written offset. So a written offset needs a tombstone,
             # like a committed offset.

@@ -106,7 +106,7 @@ def partitions_added(
     transactional_id: str,
     error: ErrorCode,
 ) -> None:
-    """Continue after the append of added partitions, which ended with `error`."""
+    """Put the outcome of an append of added partitions, `error`, into the request's answer."""
     errors = dict.fromkeys(purpose.partitions, error)
     _collect(turn, purpose.answer, transactional_id, errors)
 
@@ -125,7 +125,7 @@ def _add(
     partitions already, no append is needed, and the outcome goes into the answer immediately.
     """
     found = _find(turn, transactional_id)
-    error: ErrorCode | None
+    error: ErrorCode | None  # None: the outcome is not known before the append
     if isinstance(found, ErrorCode):
         error = found
     else:
@@ -167,9 +167,9 @@ def _verify(
     partitions: tuple[TopicPartition, ...],
 ) -> dict[TopicPartition, ErrorCode]:
     """Return the error of each partition, which is NONE if it is part of the transaction."""
-    # Unlike in `_check`, a pending step is no error here. The pending step may still change the
-    # transaction. But the broker that asks checks the batch once more when it appends the batch to
-    # its log.
+    # A step is a change that is being appended to the log. Unlike in `_check`, a pending step is no
+    # error here, although it may still change the transaction. The reason is that the broker that
+    # asks checks the batch once more when it appends the batch to its log.
     found = _find(turn, asked.transactional_id)
     if isinstance(found, ErrorCode):
         return dict.fromkeys(partitions, found)
@@ -221,7 +221,7 @@ def _collect(
     if answer.missing:
         return
     if answer.is_add_offsets:
-        (error,) = errors.values()  # AddOffsetsToTxn adds one partition
+        (error,) = errors.values()  # AddOffsetsToTxn adds one partition, so there is one error
         turn.reply(answer.request_id, add_offsets_answer(error, answer.api_version))
         return
     turn.reply(

@@ -1,7 +1,8 @@
 """Requests that only the transaction coordinator has for its broker: markers and producer ids.
 
-The broker sends a marker to the leader of each partition. Then it reports the outcome of each
-partition to the coordinator, exactly once.
+A marker is a record that ends a producer's transaction in one partition. The broker sends a marker
+to the leader of each partition of the transaction. Then it reports the outcome of each partition to
+the coordinator, exactly once.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from protocol.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendMarkers:
-    """Request to write a marker, the end of a producer's transaction, to each of `partitions`.
+    """Request to write the marker of a producer's transaction to each of `partitions`.
 
     coordinator_epoch: the leader epoch of the coordinator's partition of `__transaction_state`. A
         partition that already has a marker of a later epoch refuses this marker.

@@ -80,8 +80,8 @@ def end_transaction(
     if metadata is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
-    # If the coordinator itself aborts the transaction, its caller has prepared the raised epoch.
-    # That step is pending here. Below, the abort takes the place of that step.
+    # If the coordinator itself aborts the transaction, the caller of this function has prepared the
+    # raised epoch. That step is pending here. Below, the abort takes the place of that step.
     is_fence = metadata.pending_state is TransactionState.PREPARE_EPOCH_FENCE
     # True if another producer has taken over the transactional id. A client must name exactly the
     # current epoch. The coordinator's own abort may have a higher epoch.
@@ -131,8 +131,9 @@ def end_decided(
     if isinstance(owned, OwnedPartition) and owned.coordinator_epoch == pending.coordinator_epoch:
         found = owned.transactions.get(pending.transactional_id)
     if error is not ErrorCode.NONE and found is not None and purpose.is_epoch_fence:
-        # The next attempt must use the same epoch. Otherwise, while the log refuses appends, the
-        # attempts would soon use up all epochs of the producer id.
+        # The raised epoch was not stored. The next attempt to abort must use the same epoch again.
+        # Otherwise, while the log refuses appends, the attempts would soon use up all epochs of the
+        # producer id.
         found.has_failed_epoch_fence = True
     if purpose.request_id is not None:
         if purpose.is_init:

@@ -169,10 +169,10 @@ def _prepare(
 def _is_valid(metadata: TransactionMetadata, producer_id: int, producer_epoch: int) -> bool:
     """Return True if the producer id that a request names is acceptable (KIP-360).
 
-    The epoch is checked later, in `prepare_new_epoch`.
+    Normally the epoch is checked later, in `prepare_new_epoch`.
     """
     return (
-        # No producer has got an epoch of this producer id, so there is no other producer to
+        # No producer has got an epoch of the current producer id, so there is no other producer to
         # protect. For example, the transactional id had expired and was created again for this
         # request.
         metadata.producer_epoch == NO_PRODUCER_EPOCH

@@ -47,7 +47,8 @@ def check_transactions(shared: TransactionShared) -> None:
         )
         _check_ids(owned, shared)
     for append_id, pending in shared.in_flight.appends.items():
-        # If the append is for an AddPartitionsToTxn, this is the request's answer.
+        # If the append is for an AddPartitionsToTxn, `answer` is the unfinished answer to this
+        # request. `answer.missing` is the number of transactions that have no outcome yet.
         answer = pending.purpose.answer if isinstance(pending.purpose, PartitionsAdded) else None
         _require(
             answer is None or answer.missing > 0,
@@ -64,6 +65,7 @@ def _check_ids(owned: OwnedPartition, shared: TransactionShared) -> None:
 
     An open transaction has the time of its beginning. Otherwise it would never time out.
     """
+    # The transactional ids with a step that is being appended.
     under_way = {pending.transactional_id for pending in shared.in_flight.appends.values()}
     for name, metadata in owned.transactions.items():
         _require(
@@ -73,6 +75,7 @@ def _check_ids(owned: OwnedPartition, shared: TransactionShared) -> None:
             f"{metadata.transactional_id} is stored as {name} in partition {owned.partition}",
         )
         completion = shared.completions.get(name)
+        # True if the transaction is being completed in the current leader epoch.
         is_completing = (
             completion is not None and completion.coordinator_epoch == owned.coordinator_epoch
         )

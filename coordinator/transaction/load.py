@@ -22,8 +22,8 @@ from protocol.records.versioned import CorruptRecord
 class TransactionLoad:
     """An unfinished load of one partition.
 
-    `coordinator_epoch` is the leader epoch in which the broker loads the partition. This class uses
-    neither `partition` nor `coordinator_epoch`: they are for its caller.
+    `coordinator_epoch` is the leader epoch in which the broker loads the partition. This class does
+    not use `partition` and `coordinator_epoch`. It only keeps them for its caller.
     """
 
     def __init__(self, partition: int, coordinator_epoch: int) -> None:

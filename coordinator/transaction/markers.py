@@ -90,15 +90,15 @@ def completion_written(turn: TransactionTurn, pending: PendingStep, error: Error
     """Forget a completion whose append has ended, or start a timer to append it again.
 
     The completion is appended again after COORDINATOR_NOT_AVAILABLE, if this broker still leads the
-    partition.
+    partition of the transactional id.
     """
     if error is ErrorCode.COORDINATOR_NOT_AVAILABLE and _metadata_of(turn, pending) is not None:
         transactional_id = pending.transactional_id
         key = f"transaction-complete-{transactional_id}"
         turn.set_timer(key, CompletionTimer(transactional_id), RETRY_MS)
     elif turn.shared.completions.get(pending.transactional_id) is pending:
-        # The condition compares the completions, because the partition may have been loaded again
-        # meanwhile. Then the id may have a new completion, which must stay.
+        # The partition may have been loaded again meanwhile. Then the id may have a new completion,
+        # which must stay. So the condition tests that the kept completion is this one.
         del turn.shared.completions[pending.transactional_id]
 
 
@@ -142,7 +142,8 @@ def _markers(
 def _metadata_of(turn: TransactionTurn, pending: PendingStep) -> TransactionMetadata | None:
     """Return the metadata of a step's transactional id.
 
-    The result is None if this broker does not lead the partition in the epoch of the step any more.
+    The result is None if this broker does not lead the partition of `__transaction_state` in the
+    epoch of the step any more.
     """
     owned = turn.owned_partition(pending.partition)
     if isinstance(owned, ErrorCode) or owned.coordinator_epoch != pending.coordinator_epoch:

@@ -8,8 +8,8 @@ A step has three parts:
 While a step is pending, no other step may begin. This module must not know requests or logs.
 
 Several producers may use one transactional id, one after the other. Each producer gets a higher
-epoch than the producer before. A producer is fenced if the epoch is raised without telling this
-producer. Its requests still have the old epoch, and are refused.
+epoch than the producer before. A producer is fenced when the epoch is raised and the producer does
+not know the new epoch: its requests have the old epoch, and are refused.
 
 Source: Kafka `TransactionMetadata`.
 """
@@ -132,7 +132,8 @@ class TransactionMetadata:
             epoch, last_epoch = bumped, self.producer_epoch
         elif expected_epoch == self.last_producer_epoch:
             # The producer repeats its request, because it has not got the first answer. The first
-            # request has raised the epoch, so the second answer is the same as the first answer.
+            # request has raised the epoch already, so the second answer has the same epoch as the
+            # first answer.
             epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
         else:
             return None
@@ -193,8 +194,8 @@ class TransactionMetadata:
         the last marker.
         """
         is_commit = self._state is TransactionState.PREPARE_COMMIT
-        # The decision is in the log, and the same record has the epoch, also if it was raised. So
-        # the epoch is stored now, even if an earlier append of the raised epoch failed.
+        # The decision is in the log, and its record also has the epoch. So a raised epoch is stored
+        # now, even if an earlier append of the raised epoch failed.
         self.has_failed_epoch_fence = False
         return self._prepare(
             TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT,

@@ -40,7 +40,7 @@ class ProducerIds:
 
         Further calls return False until the controller has answered.
         """
-        # At first, `_next` and `_prefetch_at` are both 0, so a block is wanted.
+        # Before the first block, `_next` and `_prefetch_at` are both 0, so a block is wanted.
         is_wanted = self._following is None and self._next >= self._prefetch_at
         if not is_wanted or self._is_asked_for:
             return False

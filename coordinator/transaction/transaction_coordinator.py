@@ -346,13 +346,14 @@ def _schedule_expiration(turn: TransactionTurn) -> None:
 def _finish_step(turn: TransactionTurn, pending: PendingStep, error: ErrorCode) -> ErrorCode:
     """Make a step's change in memory, because its append has completed; return the client's error.
 
-    If the append failed, the step is cancelled. If the step was appended in an earlier leader epoch
-    of the partition, nothing is changed, and the client gets NOT_COORDINATOR.
+    `error` is the error of the append, already translated for the client. If the append failed, the
+    step is cancelled. If the step was appended in an earlier leader epoch of the partition, nothing
+    is changed, and the client gets NOT_COORDINATOR.
     """
     owned = turn.owned_partition(pending.partition)
     if isinstance(owned, ErrorCode):
-        # This broker does not serve the partition any more. The error tells the client, unless the
-        # append itself had an error.
+        # This broker does not serve the partition any more. `owned` is the error that says so. The
+        # client gets this error, unless the append itself had an error.
         return owned if error is ErrorCode.NONE else error
     if owned.coordinator_epoch != pending.coordinator_epoch:
         return ErrorCode.NOT_COORDINATOR

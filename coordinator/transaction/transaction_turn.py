@@ -99,7 +99,7 @@ class AbortTimer:
 
 @dataclass(frozen=True, slots=True)
 class ExpirationTimer:
-    """Timer of the periodic search for transactional ids that nobody has used for long."""
+    """Timer of the periodic search for transactional ids that no producer has used for long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,8 @@ TransactionTimer = AbortTimer | ExpirationTimer | CompletionTimer
 class CollectedAnswer:
     """The unfinished answer to an AddPartitionsToTxn, which may be about several transactions.
 
-    `errors` has the outcomes so far: transactional id -> partition -> error. `missing` counts the
-    transactions that have no outcome yet.
+    `errors` has the outcomes so far: transactional id -> partition -> error. `missing` is the
+    number of transactions that have no outcome yet.
 
     An AddOffsetsToTxn is handled in the same way, as a request with one transaction and one
     partition. Then `is_add_offsets` is True, and the answer has only that partition's error.
@@ -141,12 +141,18 @@ class OwnedPartition:
 
     partition: int
     coordinator_epoch: int
+    # Transactional id -> its metadata.
     transactions: dict[str, TransactionMetadata] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
 class TransactionShared:
-    """State that all turns of a transaction coordinator share."""
+    """State that all turns of a transaction coordinator share.
+
+    - `num_partitions`: number of partitions of `__transaction_state`.
+    - `num_offsets_partitions`: number of partitions of `__consumer_offsets`.
+    - `owned` and `loading`: by partition of `__transaction_state`.
+    """
 
     config: BrokerConfig
     num_partitions: int

@@ -41,7 +41,10 @@ def end_txn_answer(error: ErrorCode, api_version: int) -> EndTxnResponse:
 def error_for_version(
     error: ErrorCode, api_version: int, *, since: int = KNOWS_FENCED_SINCE
 ) -> ErrorCode:
-    """Return `error`, or an older error if the version is below `since`."""
+    """Return `error`, or INVALID_PRODUCER_EPOCH for a client that does not know PRODUCER_FENCED.
+
+    `since` is the first version whose clients know PRODUCER_FENCED.
+    """
     if error is ErrorCode.PRODUCER_FENCED and api_version < since:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error
