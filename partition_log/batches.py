@@ -58,6 +58,7 @@ def build_batch(
 
     `records` must not be empty. `compression` is the id of a codec in `codecs`, or 0 for no
     compression. A producer does not know `base_offset` and `leader_epoch`, which the leader sets.
+    The value -1 of a producer id or an epoch means that the batch has none.
 
     Raises: SimulationError if there are no records.
     """
@@ -141,6 +142,8 @@ def check_batch(batch: RecordBatch) -> ErrorCode:
     if crc != batch.crc or (batch.record_count < 1 and batch.cleaned is None):
         return ErrorCode.CORRUPT_MESSAGE
     if batch.kafka is not None:
+        # The CRC covers the flags in Kafka's header, but not the fields of `batch` that are derived
+        # from these flags.
         return ErrorCode.NONE if flags_match(batch, batch.kafka) else ErrorCode.CORRUPT_MESSAGE
     # The records of a compressed batch are not counted, because the batch would have to be
     # decompressed.

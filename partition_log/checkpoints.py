@@ -34,6 +34,7 @@ def decode_offset_checkpoint(content: bytes) -> dict[TopicPartition, Offset]:
         missing. The file is replaced atomically, so only a bug can cause this.
     """
     lines = content.decode().splitlines()
+    # The second line must be the number of the lines that follow it.
     if len(lines) < _HEADER_LINES or lines[0] != _VERSION or lines[1] != str(len(lines) - 2):
         raise SimulationError(f"no offset checkpoint: {content[:80]!r}")
     offsets = {}

@@ -62,6 +62,8 @@ class Compaction:
         may still be aborted.
     now_ms: the present time, in milliseconds since the epoch. A tombstone or marker is removed if
         its horizon is not later than `now_ms`.
+    delete_retention_ms: how long a tombstone or marker stays after the cleaning that sets its
+        horizon.
     codecs: decompress and compress the batches.
     """
 
@@ -98,7 +100,7 @@ class Compaction:
         self._mapped = sum(batch.base_offset < first_dirty_offset for batch in self._sources)
         self._filtered = 0
         self._epoch = -1
-        """Leader epoch of the batch that was filtered last."""
+        """Leader epoch of the batch that was filtered last, -1 before the first batch."""
         self._has_data: dict[int, bool] = {}
         """Producer id -> True if the log has a data batch of the producer since its last marker."""
 
@@ -168,8 +170,8 @@ class Compaction:
         expired = horizon_ms != NO_HORIZON and self._now_ms >= horizon_ms
         if batch.is_control:
             kept = records_of(batch)
-            # `_ends_nothing` must see every control batch, because it notes the ends of
-            # transactions.
+            # `_ends_nothing` is called first, because it must see every control batch: it notes the
+            # ends of transactions.
             if self._ends_nothing(batch):
                 if expired:
                     kept = []

@@ -79,6 +79,7 @@ class FollowerState:
             self._last_fetch_time_us = NEVER_US
             self._last_fetch_leader_log_end_offset = UNKNOWN_OFFSET
         else:
+            # As in Kafka, a member of the ISR counts as if it had fetched at this moment.
             self._last_fetch_time_us = caught_up_us
             self._last_fetch_leader_log_end_offset = leader_end_offset
 
@@ -93,10 +94,9 @@ class FollowerState:
         if fetch_offset >= leader_end_offset:
             self._last_caught_up_time_us = max(self._last_caught_up_time_us, now_us)
         elif fetch_offset >= self._last_fetch_leader_log_end_offset:
-            # The leader has new records at every Fetch if it is busy, so its followers are never at
-            # the end of its log. But this follower now has all records that the leader had at the
-            # follower's previous Fetch. So the follower counts as caught up at the time of that
-            # Fetch.
+            # A busy leader has new records at every Fetch, so its followers are never at the end of
+            # its log. But this follower now has all records that the leader had at the follower's
+            # previous Fetch. So the follower counts as caught up at the time of the previous Fetch.
             self._last_caught_up_time_us = max(
                 self._last_caught_up_time_us, self._last_fetch_time_us
             )

@@ -272,6 +272,7 @@ class InSyncReplicas:
 
     def members_behind_for(self, longest_us: int, now_us: int) -> tuple[BrokerId, ...]:
         """Return the followers of the ISR that were last caught up more than `longest_us` ago."""
+        # A broker of the ISR that is not a replica any more has no FollowerState, and is left out.
         return tuple(
             broker
             for broker in self.committed

@@ -113,7 +113,7 @@ def check_agreement(logs: Sequence[PartitionLog], codecs: Codecs = NO_CODECS) ->
     Raises: InvariantViolation.
     """
     for position, log in enumerate(logs):
-        for other in logs[position + 1 :]:
+        for other in logs[position + 1 :]:  # each pair of replicas once
             committed = min(log.high_watermark, other.high_watermark)
             if _committed(log, committed, codecs) != _committed(other, committed, codecs):
                 raise InvariantViolation(
@@ -264,15 +264,17 @@ def check_producers(log: PartitionLog, *, expired_ms: int = -1) -> None:
         return
     in_log = _last_batches_of_producers(log)
     remembered_producers = log.producers.last_batches()
+    # A producer with batches in the log is remembered, or is expired.
     for producer_id, (_, log_batches) in in_log.items():
         if producer_id in remembered_producers or not log_batches:
             continue
-        if log_batches[-1][-1] > expired_ms:
+        if log_batches[-1][-1] > expired_ms:  # the timestamp of the last batch
             raise InvariantViolation(
                 "the state of a producer follows from the log",
                 f"{log.topic_partition}: no state of producer {producer_id}, whose last batch in "
                 f"the log is {log_batches[-1]}",
             )
+    # The batches that are remembered of a producer are its last batches in the log.
     for producer_id, (epoch, remembered) in remembered_producers.items():
         known = [(batch.first_offset, batch.last_offset) for batch in remembered]
         log_epoch, log_batches = in_log.get(producer_id, (NO_PRODUCER_EPOCH, []))
@@ -295,6 +297,9 @@ def check_producers(log: PartitionLog, *, expired_ms: int = -1) -> None:
                 if not known and left:
                     holds = log_batches[-1][-1] <= expired_ms
         else:
+            # The producer may have been forgotten once. Then only its later batches are remembered,
+            # so the first `missing` batches of `expected` are not. The newest of these must be old
+            # enough to have expired.
             expected = [
                 (first_sequence, last_sequence, *span, timestamp_ms)
                 for span, first_sequence, last_sequence, timestamp_ms in log_batches

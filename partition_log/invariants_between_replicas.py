@@ -97,7 +97,7 @@ def check_acknowledged(
 
 
 def check_consumed(partition: Partition, data: PartitionData, *, read_committed: bool) -> None:
-    """A consumer gets no record above the high watermark, and is told the right high watermark.
+    """A consumer gets no record above the high watermark, and the answer has the right watermark.
 
     With isolation.level=read_committed, the last stable offset takes the place of the high
     watermark. The last stable offset is the offset at which the oldest open transaction begins, but
@@ -111,6 +111,7 @@ def check_consumed(partition: Partition, data: PartitionData, *, read_committed:
     log = partition.log
     if data.diverging_epoch is not None or data.leader_epoch != partition.leader_epoch:
         return
+    # `stable_offset` is the offset below which the consumer may read.
     stable_offset: int = log.high_watermark
     if read_committed:
         unstable = log.producers.first_unstable_offset
@@ -180,9 +181,10 @@ def _batch_at(log: PartitionLog, offset: int) -> RecordBatch | None:
 def _is_same(stored: RecordBatch, sent: RecordBatch, uses_log_append_time: bool) -> bool:
     """Return True if the batch `stored` of the log is the batch `sent` of a producer.
 
-    The CRCs need not be equal: with LogAppendTime the leader has changed the timestamps, and it may
-    have corrected the header of a real client's batch.
+    The CRCs need not be equal. With LogAppendTime the leader has changed the timestamps. The leader
+    may also have corrected the header of a batch of a real client.
     """
+    # Only a real client's batch has a header (`kafka`).
     was_corrected = sent.kafka is not None and (
         (stored.kafka, stored.max_timestamp_ms) != (sent.kafka, sent.max_timestamp_ms)
     )

@@ -20,6 +20,8 @@ from protocol.records.batch import Record, RecordBatch, records_of
 from protocol.records.control import decode_marker
 
 _NO_HORIZON = -1
+"""Delete horizon of a batch in which nothing expires. Any other horizon is a time in milliseconds
+since the epoch."""
 
 
 def check_cleaning(
@@ -53,6 +55,7 @@ def check_cleaning(
 
     Source: KIP-534, Kafka Cleaner, CleanedTransactionMetadata.
     """
+    # Base offset of a batch -> the batch, for the batches that the cleaning has read.
     sources = {batch.base_offset: batch for batch in before[:length]}
     # Base offset of a batch -> its records, each with its own offset.
     records = {offset: records_of(batch, codecs) for offset, batch in sources.items()}
@@ -65,6 +68,7 @@ def check_cleaning(
         if not batch.is_control and base_offset not in aborted:
             latest.update({record.key: offset for offset, record in records[base_offset]})
 
+    # First compute which records must be left: (offset, record).
     expected: list[tuple[int, Record]] = []
     # Offsets that are not checked. Only the keys of the dict matter.
     skipped: dict[int, None] = {}
@@ -85,6 +89,7 @@ def check_cleaning(
             elif not (may_expire and is_expired):
                 expected.append((offset, record))
 
+    # Then compare with the records that are left, and check the headers and horizons.
     found: list[tuple[int, Record]] = []
     for batch in after:
         source = sources.get(batch.base_offset)
@@ -131,6 +136,7 @@ def check_segments(segments: Segments) -> None:
     borders = {offset: None for offset in segments.base_offsets}  # only the keys matter
     if segments.is_outdated:
         return  # the log was truncated since: the segments may have batches that are gone
+    # The current segment: its base offset, its batches so far, their size, the first timestamp.
     base_offset, count, size_in_bytes, first_ms = -1, 0, 0, 0
     for index in range(segments.read_length):
         batch = storage.batch(index)
@@ -234,6 +240,7 @@ def _check_horizon(
     """
     earlier_ms, horizon_ms = _horizon_ms(source), _horizon_ms(batch)
     expected_ms = next_ms if may_expire and earlier_ms == _NO_HORIZON else earlier_ms
+    # A batch in which nothing may expire may also have lost its horizon.
     if horizon_ms != expected_ms and (may_expire or horizon_ms != _NO_HORIZON):
         raise _violation(
             name,

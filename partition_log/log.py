@@ -298,8 +298,8 @@ class PartitionLog:
         """
         if not batches or batches[0].base_offset != self._base_offsets[0]:
             raise SimulationError(f"{self.topic_partition}: a cleaning moved the log's beginning")
-        # The end of the replaced batches. After the replacement, all records below it are flushed.
-        # It must be computed before `_base_offsets` changes.
+        # `end` is the end of the replaced batches. After the replacement, all records below `end`
+        # are flushed. `end` must be computed before `_base_offsets` changes.
         end = (
             Offset(self._base_offsets[length])
             if length < len(self._base_offsets)
@@ -313,7 +313,7 @@ class PartitionLog:
         """Set the high watermark to `offset`, limited to the log. Return True if it changed.
 
         The high watermark may fall, although no record is lost: a follower may know a higher high
-        watermark than its new leader, and takes over the leader's.
+        watermark than its new leader, and takes over the leader's value.
 
         Source: Kafka UnifiedLog.updateHighWatermark.
         """

@@ -126,7 +126,7 @@ class FollowerFetchResult(msgspec.Struct, frozen=True, kw_only=True):
 
     ignored: True if the answer belongs to an older leader epoch, or if the end of the log has moved
         since the Fetch. Then nothing was done.
-    error: says what the broker does next.
+    error: the error of the answer or of the append. It decides what the broker does next.
         NONE: it fetches again immediately, from the new log end.
         FENCED_LEADER_EPOCH, UNKNOWN_SERVER_ERROR: it fetches no more until the next leader epoch,
         like Kafka's markPartitionFailed.

@@ -103,7 +103,7 @@ class ProducerStates:
         """
         self._producers: dict[int, _ProducerState] = {}
         self._guards: dict[int, int] = {}  # producer id -> its valid guard
-        self._last_guard = 0
+        self._last_guard = 0  # guards are numbered from 1
 
     def __len__(self) -> int:
         """Return the number of producers."""
@@ -234,7 +234,7 @@ class ProducerStates:
         """
         for producer_id, state in list(self._producers.items()):
             is_expired = now_ms - state.last_timestamp_ms >= expiration_ms
-            # A log that forgot the producer would not know that the producer's transaction is open.
+            # The log must know the producer as long as the producer's transaction is open.
             if is_expired and state.txn_first_offset is None:
                 del self._producers[producer_id]
 

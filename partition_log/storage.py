@@ -1,6 +1,6 @@
 """Storage: the interface of a broker's disk, with a log per partition and small checkpoint files.
 
-`memory_storage` implements it in memory, `cluster.storage` with files.
+`memory_storage` implements this interface in memory, `cluster.storage` with files.
 
 An appended batch is first in the page cache, which is memory of the operating system. In the page
 cache the batch survives a crash of the process, but not a power loss. A batch that was flushed to
@@ -52,7 +52,7 @@ class LogStorage(ABC):
 
     @abstractmethod
     def base_offset(self, index: int) -> int:
-        """Return the base offset of batch `index` without reading it."""
+        """Return the base offset of batch `index` without reading the batch."""
 
     @abstractmethod
     def append(self, batch: RecordBatch) -> None:
@@ -83,7 +83,7 @@ class LogStorage(ABC):
 
     @abstractmethod
     def flush(self) -> None:
-        """Write all batches to the disk, wait for it, and move the flush mark to the end."""
+        """Write all batches to the disk, wait for the disk, and move the flush mark to the end."""
 
     @abstractmethod
     def write_back(self) -> None:

@@ -31,7 +31,7 @@ def became_follower(
 
 
 def log_truncated(log: PartitionLog, leader_epoch: LeaderEpoch, from_offset: Offset) -> TraceEvent:
-    """Return LOG_TRUNCATED. The log ended at `from_offset` before the truncation."""
+    """Return LOG_TRUNCATED. The log ended at `from_offset` before, and ends at `offset` now."""
     return TraceEvent(
         kind=TraceKind.LOG_TRUNCATED,
         partition=str(log.topic_partition),

@@ -20,7 +20,7 @@ from protocol.records.control import decode_marker
 class TransactionIndex:
     """The transactions of one log, as far as their markers are below `up_to`.
 
-    `up_to` is the high watermark by default. `last_stable_offset` is never above it.
+    `up_to` is the high watermark by default. `last_stable_offset` is never above `up_to`.
     """
 
     def __init__(self, log: PartitionLog, up_to: int | None = None) -> None:
@@ -41,7 +41,8 @@ class TransactionIndex:
         """
         if not batch.is_transactional or batch.is_control:
             return True  # the batch has no records of a transaction
-        # The first marker of the producer after the batch has ended the batch's transaction.
+        # The first marker of the producer after the batch has ended the batch's transaction. `end`
+        # is the index of this marker.
         offsets, commits = self._ends.get(batch.producer_id, ((), ()))
         end = bisect_right(offsets, batch.base_offset)
         return commits[end] if end < len(commits) else None
@@ -75,7 +76,7 @@ class TransactionIndex:
                 self._last_batches[producer_id] = batch.base_offset
             has_data[producer_id] = has_data.get(producer_id, False) or not batch.is_control
 
-            # A batch at `up_to` or above may still be lost, so it does not count here.
+            # A batch that ends above `up_to` may still be lost, so it does not count here.
             if batch.next_offset > self._up_to:
                 continue
             if not batch.is_control:
