@@ -51,6 +51,7 @@ def _settings(options: Options) -> dict[str, object]:
     For example `{"session_timeout_ms": 10000, "enable_auto_commit": False}`.
     """
     settings: dict[str, object] = {}
+    # The values on the command line are text, but kafka-python needs a bool or int for some.
     for key, text in options.settings.items():
         name = key.replace(".", "_")
         if text in ("true", "false"):
@@ -109,7 +110,7 @@ class _Member(Consumer):
         self._consumer.commit()
 
     def close(self) -> None:
-        # If there was anything to commit, `program` has done it.
+        # If there was anything to commit, `program` has committed it before.
         self._consumer.close(autocommit=False)
 
 

@@ -1,9 +1,9 @@
 """The program with the library librdkafka: `python clients/librdkafka.py consume|produce ...`.
 
-librdkafka is written in C; confluent-kafka is its package for Python. `--set` takes its settings,
-such as `session.timeout.ms=10000`. They replace the settings that this program makes. The library
-calls the callbacks of a program, such as `on_assign`, only while the program calls the library, for
-example in `poll`.
+librdkafka is written in C; confluent-kafka is its package for Python. `--set` takes librdkafka's
+settings, such as `session.timeout.ms=10000`. They replace the settings that this program makes. The
+library calls the callbacks of a program, such as `on_assign`, only while the program calls the
+library, for example in `poll`.
 """
 
 import sys

@@ -165,7 +165,7 @@ class DeliveryReports:
             self._unreported.append((number, partition, offset))
 
     def refused(self, number: int, error: object) -> None:
-        """Note that the delivery of a record has failed, and write this at once."""
+        """Note that the delivery of a record has failed, and write the event `refused` now."""
         with self._lock:
             self.refused_count += 1
         self._reporter.write("refused", number=number, error=str(error))
@@ -173,7 +173,7 @@ class DeliveryReports:
     def report(self, *, now: bool = False) -> None:
         """Write the records that were acknowledged since the last report.
 
-        A report that comes less than REPORT_S after the last report is put off, except with `now`.
+        Less than REPORT_S after the last report, nothing is written, unless `now` is True.
         """
         if not now and time.monotonic() - self._last_report_s < REPORT_S:
             return
@@ -255,7 +255,7 @@ def main(client: Client, arguments: Sequence[str] | None = None) -> int:
         if not separator or not key:
             parser.error(f"--set: expected KEY=VALUE, got {text}")
         settings[key] = value
-    # `parsed` has only the options of its command.
+    # `parsed` has only the options of its command. The other command's options get 0 or "".
     options = Options(
         bootstrap=parsed.bootstrap,
         topic=parsed.topic,
@@ -290,8 +290,8 @@ def _consume(client: Client, options: Options, reporter: Reporter) -> int:
         try:
             records = consumer.poll(POLL_S)
         except Exception as error:
-            # An error of the library does not end the program. But if it comes again and again, it
-            # should not fill stdout, so the loop pauses.
+            # An error of the library does not end the program. The loop pauses, because an error
+            # that comes again and again should not fill stdout.
             reporter.failed("poll", error)
             time.sleep(POLL_S)
             continue
@@ -352,8 +352,8 @@ def _produce(client: Client, options: Options, reporter: Reporter) -> int:
     number = 0
     while not stop.is_requested and not _is_reached(options.count, number):
         if options.rate:
-            # The due time is counted from the beginning, and not from the record before. So a
-            # record that is late does not delay the records after it.
+            # Wait until the record is due. Its due time is counted from the beginning, and not from
+            # the record before. So a record that is late does not delay the records after it.
             due_s = began_s + number / options.rate
             while (wait_s := due_s - time.monotonic()) > 0 and not stop.is_requested:
                 producer.work(min(wait_s, POLL_S))

@@ -69,9 +69,11 @@ def metadata_version(name: str) -> MetadataVersion:
     """
     release, _, internal = name.partition("-IV")
     count = _INTERNAL_VERSIONS.get(release)
+    # If there is a number behind `-IV`, it must belong to an internal version of the release.
     if count is None or (internal and not (internal.isdecimal() and int(internal) < count)):
         raise SimulationError(f"Kafka has no version {name}")
-    # The release alone stands for its last internal version, or for number 0 if it has none.
+    # The release alone stands for its last internal version, or for number 0 if it has none. The
+    # table has the oldest release first, so the index of a release is the number of older releases.
     return MetadataVersion(
         tuple(_INTERNAL_VERSIONS).index(release), int(internal) if internal else max(count - 1, 0)
     )

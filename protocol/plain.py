@@ -10,7 +10,8 @@ describes all versions. In an old version, a message may even have another struc
 one group where the newest version has a list of groups. Then the schema's function `lift` converts
 a request into the newest structure, and `lower` converts an answer into the old structure.
 
-In the functions below, `api` is the name of an API, such as `JoinGroup`.
+In the functions below, `api` is the name of an API, such as `JoinGroup`. `row` is this API's row in
+the table of all APIs (`protocol.api.Api`), which names the versions, the messages and the schema.
 """
 
 import types
@@ -64,6 +65,7 @@ def request_from_plain(api: str, version: int, plain: PlainMessage) -> AnyReques
     """
     row, schema = _row_and_schema(api, version)
     _check(schema.request_fields, version, plain, "request")
+    # Versions below `reshaped_below` have another structure than the newest version.
     if schema.lift is not None and version < schema.reshaped_below:
         plain = schema.lift(plain)
     # Some fields have no effect on this project's broker. The message class does not have them.

@@ -11,7 +11,7 @@ import msgspec
 from protocol.trace import TraceRow
 
 _SKIPPED = frozenset({"pid", "seq"})
-"""Fields of a row's detail that are left out of the text, because they explain nothing."""
+"""Keys in the column `detail` that are left out of the text, because they explain nothing."""
 _ITEMS_SHOWN = 6
 """A line shows at most this many items of a list, and the number of the other items."""
 

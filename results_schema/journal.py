@@ -97,7 +97,8 @@ class JournalEntry(msgspec.Struct, kw_only=True):
     in_force_from_us: int | None = None
     in_force_until_us: int | None = None
     healed_at_us: int | None = None
-    # "plan"; "order" if a user ordered the healing; "end" if it was healed at the end of the run.
+    # "plan"; "order" if a user ordered the healing; "end" if the fault was healed at the end of the
+    # run; "itself" if nothing was healed, because a disturbed machine recovered.
     healed_by: str | None = None
     note: str | None = None  # remark on the healing
     error: str | None = None  # reason for which the fault missed or failed
@@ -126,6 +127,7 @@ class JournalEntry(msgspec.Struct, kw_only=True):
     @property
     def hit_nodes(self) -> tuple[str, ...]:
         """The affected nodes; for a fault of links, the nodes of the `from` end."""
+        # If `nodes` is empty, `node` alone is the affected node.
         return self.nodes or (() if self.node is None else (self.node,))
 
     @property
@@ -151,7 +153,7 @@ class JournalEntry(msgspec.Struct, kw_only=True):
 
     @property
     def perhaps_in_force(self) -> bool:
-        """True if an error or a Ctrl-C interrupted the injection, so that its effect is unknown."""
+        """True if an error or a Ctrl-C ended the injection early, so that its effect is unknown."""
         # `node` is set just before the injection begins. If a Ctrl-C interrupts the injection, the
         # outcome stays PLANNED. An error sets the outcome to FAILED.
         begun = self.node is not None and not self.momentary and self.healed_at_us is None

@@ -245,7 +245,10 @@ class DescribeConfigsRequest(msgspec.Struct, frozen=True, kw_only=True, array_li
 
 
 class DescribeConfigsSynonym(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A setting that could give the value. The first synonym in the list does give the value."""
+    """A setting that may decide the value of another setting.
+
+    The value comes from the first synonym in the list.
+    """
 
     name: str
     value: str | None
@@ -255,7 +258,7 @@ class DescribeConfigsSynonym(msgspec.Struct, frozen=True, kw_only=True, array_li
 class DescribeConfigsResourceResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One setting and its value.
 
-    `config_type` is Kafka's number for the type of the value. 0 means that it is unknown.
+    `config_type` is Kafka's number for the type of the value. 0 means that the type is unknown.
     """
 
     name: str

@@ -195,7 +195,8 @@ LATEST_TIMESTAMP = -1
 class ListOffsetsPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A question for the offset of the first record at or after `timestamp` in one partition.
 
-    EARLIEST_TIMESTAMP asks for the beginning of the log instead, and LATEST_TIMESTAMP for its end.
+    EARLIEST_TIMESTAMP asks for the beginning of the log instead, and LATEST_TIMESTAMP for the high
+    watermark.
     """
 
     partition_index: int

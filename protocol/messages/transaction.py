@@ -56,7 +56,10 @@ class AddPartitionsToTxnTopic(msgspec.Struct, frozen=True, kw_only=True, array_l
 
 
 class AddPartitionsToTxnTransaction(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One transaction. With `verify_only`, a broker asks whether it has these partitions."""
+    """One transaction and some partitions, which the request adds.
+
+    With `verify_only`, a broker only asks whether the transaction has the partitions already.
+    """
 
     transactional_id: str
     producer_id: int

@@ -2,8 +2,8 @@
 
 ZooKeeper keeps a tree of znodes, which have data. Its servers, together called the ensemble, apply
 all writes in the same order. The place of a write in this order is its zxid. An ephemeral znode
-vanishes when the session of its client ends. A client that has set a watch on a path is told once
-that something has changed at this path.
+vanishes when the session of its client ends. A client that has set a watch on a path gets one event
+when something has changed at this path.
 
 The structs have the fields of ZooKeeper 3.4. Every answer has the last zxid that its server has
 applied. The data of a znode is text here, because consumers store only JSON, thread ids and decimal

@@ -12,7 +12,9 @@ that follows a leader, or begins to follow. The learner opens one connection to 
 Votes have connections of their own.
 
 A number after the name of a request is its API key, which is larger than all keys of Kafka. Ids in
-brackets (ZK-12) name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+brackets (ZK-12) name rules in docs/kafka/ZOOKEEPER_CONSUMER.md. `array_like` and `tag` say how this
+project's processes send messages to each other: a struct is sent as an array of its fields, often
+with the name of the struct in front.
 
 Source: ZooKeeper `Leader`, `Learner`, `LearnerHandler` (packet types), `TxnHeader`.
 """

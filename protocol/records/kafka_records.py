@@ -133,7 +133,7 @@ def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - n
     for index in range(count):
         try:
             # A whole record has at least seven bytes, one for each of its fields. So the second
-            # byte exists, even if it does not belong to the length.
+            # byte of the record exists, even if it does not belong to the length.
             length, second = payload[end], payload[end + 1]
             if length < 0x80:
                 position = end + 1
@@ -181,8 +181,8 @@ def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - n
             else:
                 position += key_length
 
-            # A whole record has at least two more bytes here: the value's length, and the number of
-            # headers. So the second byte exists, even if it does not belong to the length.
+            # A whole record has at least two more bytes from `position` on: the value's length, and
+            # the number of headers. So `second` exists, even if it does not belong to the length.
             value_length, second = payload[position], payload[position + 1]
             if value_length < 0x80:
                 position += 1
@@ -223,6 +223,7 @@ def encode_kafka_records(
                 b"\0",  # attributes
                 write_varint(timestamp_delta_ms),
                 write_varint(offset_delta),
+                # The byte 1 is the varint of the length -1, which stands for null.
                 b"\1" if key is None else write_varint(len(key)) + key,
                 b"\1" if value is None else write_varint(len(value)) + value,
                 b"\0",  # number of headers

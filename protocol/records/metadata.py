@@ -7,6 +7,9 @@ names that they have in KRaft, which is Kafka's quorum of controllers.
 
 The controller fences a broker that sends no heartbeats. A fenced broker leads no partition.
 
+A record is stored as an array of the values of its fields (`array_like`). The name of its struct
+stands in front (`tag`), so that a reader knows which struct to build.
+
 Source: Kafka's metadata record schemas; DEVIATION: topics are named, they have no UUID.
 """
 

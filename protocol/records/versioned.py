@@ -202,7 +202,7 @@ def _scalar_annotation(struct: type[msgspec.Struct], field: WireField, version: 
     """Return the type of a field's value, or of its items if the field is a list."""
     match field.kind:
         case Kind.INT:
-            # The least and the largest signed integer of this width.
+            # The signed integers of this width are -limit to limit - 1.
             limit = 1 << field.bits - 1
             return Annotated[int, Meta(ge=-limit, le=limit - 1)]
         case Kind.STRING:

@@ -164,7 +164,7 @@ def _version_header(version: int) -> bytes:
 
 
 def _checked_version(reader: "_Reader") -> int:
-    """Read a version. Return this version, or the newest known version if it is newer."""
+    """Read a version and return it. In place of a newer version, return the newest known one."""
     version = reader.int16()
     if version < 0:
         raise ConsumerProtocolError(f"unsupported version {version}")
@@ -229,8 +229,9 @@ class _Reader:
         return None if length < 0 else self._take(length)
 
     def topic_partitions(self) -> tuple[TopicPartitions, ...]:
-        # The bytes are read in this order: the number of topics (in the last line), and for each
-        # topic its name, the number of its partitions, and the partitions.
+        # Python evaluates the `range` of a generator expression first. So the bytes are read in
+        # this order: the number of topics (in the last line), and for each topic its name, the
+        # number of its partitions, and the partitions.
         return tuple(
             TopicPartitions(
                 topic=self._string(),

@@ -18,8 +18,8 @@ OLDEST_ANSWERED_PRODUCE = 3
 """The oldest version of Produce that really works. Older versions have old formats of batches. A
 request in such a version is answered with UNSUPPORTED_VERSION.
 
-Nevertheless ApiVersions names the older versions, as in Kafka 4. If it did not name v0, librdkafka
-before 2.11 would believe that the broker has version 0.9 of Kafka.
+Nevertheless ApiVersions names the older versions, as in Kafka 4. If ApiVersions did not name v0,
+librdkafka before 2.11 would believe that the broker has version 0.9 of Kafka.
 """
 
 
@@ -64,7 +64,7 @@ def api_versions(asked_version: int) -> ApiVersionsResponse:
     """Answer ApiVersions.
 
     If the version of the client's request is too new, the answer is UNSUPPORTED_VERSION, and has
-    only the row of ApiVersions (KIP-511). The client then asks again in a version that this row
+    only the entry of ApiVersions (KIP-511). The client then asks again in a version that this entry
     offers.
     """
     offered = OFFERED[Api.API_VERSIONS]

@@ -5,9 +5,10 @@ several versions are in use has a schema here, which its row in `protocol.api` n
 defined with its versions. For example, `int32_field("rebalance_timeout_ms", 1)` exists in version 1
 and later. A second number would be the last version with the field.
 
-In old versions of some APIs, messages have another structure than in the newest version. Then a
-`_lift_...` function converts a request from the old structure into the newest structure. A
-`_lower_...` function converts an answer from the newest structure into the old one.
+In versions below `reshaped_below`, the messages of some APIs have another structure than in the
+newest version. Then a `_lift_...` function converts a request from the old structure into the
+newest structure. A `_lower_...` function converts an answer from the newest structure into the old
+one.
 `transaction_schemas` has the APIs of transactions.
 
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
@@ -273,6 +274,7 @@ DELETE_GROUPS = ApiSchema(
 
 
 _OWNED = (str_field("topic_id"), array_field(Kind.INT, "partitions"))
+"""Partitions that a member owns, in the request, or gets, in the answer."""
 
 CONSUMER_GROUP_HEARTBEAT = ApiSchema(
     request_fields=(
