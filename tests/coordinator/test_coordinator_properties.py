@@ -314,7 +314,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def sync_one(self, group_id: str, pick: int, generation_id: int) -> None:
         member_id = self.picked_id(group_id, pick)
         body = sync_group(member_id, generation_id, {member_id: b"x"}, group_id=group_id)
-        self.submit(body, 4)
+        self.submit(body, version=4)
 
     @rule(group_id=group_ids)
     def sync_everyone(self, group_id: str) -> None:
@@ -331,7 +331,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
                 # protocol. A SyncGroup without a protocol is possible up to version 4.
                 protocol_name=None,
             )
-            self.submit(body, 4)
+            self.submit(body, version=4)
 
     @rule(group_id=group_ids, pick=picks, generation_id=generations, instance=instances)
     def heartbeat(self, group_id: str, pick: int, generation_id: int, instance: str | None) -> None:

@@ -37,7 +37,7 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 def empty_group() -> Group:
     """Return a group "g" of offsets partition 0. It has been Empty since the time 0."""
-    return Group("g", 0, GroupState.EMPTY, 0)
+    return Group("g", partition=0, state=GroupState.EMPTY, now_us=0)
 
 
 def preparing(*members: Member) -> Group:
@@ -196,8 +196,9 @@ def test_group_supports_a_join_that_lists_a_protocol_of_every_member() -> None:
 def test_next_generation_selects_a_protocol_of_the_present_members() -> None:
     """The member first listed range, and then roundrobin. The group selects roundrobin.
 
-    The member still owed a SyncGroup of the old generation. In the new generation no member owes a
-    SyncGroup yet, because no JoinGroup has been answered.
+    The member owes a SyncGroup of the old generation: it has not sent this SyncGroup
+    (`pending_sync_members`). In the new generation no member owes a SyncGroup yet, because no
+    JoinGroup has been answered.
 
     GM-29: next generation with members
     GM-58: next generation: nobody owes one yet

@@ -1,8 +1,7 @@
 """The states of a group, and the transitions between them.
 
 `transition_to` is the only method that changes the state of a group. It allows the transitions that
-Kafka allows, and raises an error at any other transition. `Group("g", 0, GroupState.EMPTY, 1_000)`
-is an Empty group "g" of offsets partition 0. It was created at 1,000 us.
+Kafka allows, and raises an error at any other transition.
 
 A line such as "GM-05: ..." says which case of Kafka's GroupMetadataTest a test repeats
 (docs/kafka/BEHAVIOUR.md 10.2).
@@ -56,7 +55,7 @@ def test_transition_is_allowed_exactly_where_kafka_allows_it(
     GM-20: not Dead to PreparingRebalance
     GM-21: not Dead to CompletingRebalance
     """
-    group = Group("g", 0, source, 1_000)
+    group = Group("g", partition=0, state=source, now_us=1_000)
     trace: list[TraceEvent] = []
     # `transition_to` does not check that the cause fits the states, so one cause is enough for all
     # cases.
@@ -87,7 +86,11 @@ def test_can_rebalance_in_the_states_that_may_precede_preparing() -> None:
     GM-03: a preparing group cannot rebalance
     GM-04: a Dead group cannot rebalance
     """
-    rebalancing = [state for state in GroupState if Group("g", 0, state, 0).can_rebalance]
+    rebalancing = [
+        state
+        for state in GroupState
+        if Group("g", partition=0, state=state, now_us=0).can_rebalance
+    ]
     assert rebalancing == [E, C, S]
 
 
@@ -108,7 +111,7 @@ def test_illegal_transition_error_lists_the_history_of_the_group() -> None:
 
     Here the group cannot become Stable, because it is in PreparingRebalance.
     """
-    group = Group("g", 0, E, 0)
+    group = Group("g", partition=0, state=E, now_us=0)
     group.transition_to(
         P, now_us=0, cause=RebalanceCause.JOIN, cause_text="member m joined", trace=[]
     )

@@ -206,7 +206,7 @@ def _fetch_of_two(max_bytes: int, partition_max_bytes: int = 1_000) -> FetchRequ
 
 
 def _fetched_two(first: int, second: int) -> FetchResponse:
-    """Answer with `first` batches of orders-0 and `second` batches of orders-1."""
+    """Return an answer with `first` batches of orders-0 and `second` batches of orders-1."""
     partitions = tuple(
         PartitionData(
             partition_index=index,
@@ -588,6 +588,7 @@ def test_answer_that_does_not_fit_is_a_violation(
 
 
 _SIZE = _batch(0).size_in_bytes
+"""Size of each batch in an answer of `_fetched_two`."""
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,10 @@ def test_held_heartbeat_answers_do_not_count_as_delayed_heartbeats() -> None:
 
 
 def test_coordinator_registers_for_high_watermarks_only_with_a_switch_that_needs_them() -> None:
-    """With two of the four switches a coordinator must be told when the high watermark moves.
+    """With two of the four switches a coordinator must learn when the high watermark moves.
 
-    The broker tells only a coordinator whose `follows_log` is True, because telling costs time.
+    The broker reports this only to a coordinator whose `follows_log` is True, because each report
+    costs time.
     """
     heartbeats_wait = JavaSwitches(heartbeats_wait_for_writes=True)
     commits_apply = JavaSwitches(commits_apply_on_append=True)

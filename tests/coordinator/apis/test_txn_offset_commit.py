@@ -63,7 +63,7 @@ def test_transactional_commit_of_nothing_is_answered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error_of_log", "error_in_answer"),
+    ("verification_error", "error_in_answer"),
     [
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
         (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
@@ -75,19 +75,19 @@ def test_transactional_commit_of_nothing_is_answered() -> None:
     ],
 )
 def test_commit_whose_transaction_is_not_verified_is_refused(
-    error_of_log: ErrorCode, error_in_answer: ErrorCode
+    verification_error: ErrorCode, error_in_answer: ErrorCode
 ) -> None:
     """The answer has the same error for each partition, and nothing is appended.
 
-    The group is created nevertheless. Some errors of the log are replaced by other errors in the
-    answer.
+    The group is created nevertheless. In the answer, some errors of the verification are replaced
+    by errors that the client understands.
 
     GC-162: errors of the verification of a transactional commit
     """
     h = CoordinatorHarness()
     h.holds_verifications = True
     request_id = h.submit(txn_offset_commit({FOO_0: 1, FOO_1: 2}))
-    h.verify(error_of_log)
+    h.verify(verification_error)
     assert txn_commit_errors(h.response(request_id)) == [error_in_answer] * 2
     # The log has a list of batches for each of its partitions. Partition 0 has none.
     assert h.log.get(0, []) == []
@@ -153,10 +153,11 @@ def test_verification_guard_is_passed_to_the_append() -> None:
     assert verification.producer_id == P
     assert verification.producer_epoch == 3
 
-    h.verify(guard=42)
+    guard = 42
+    h.verify(guard=guard)
     (append,) = h.held
     assert append.is_transactional
-    assert append.verification_guard == 42
+    assert append.verification_guard == guard
     assert append.producer_id == P
     assert append.producer_epoch == 3
 

@@ -363,15 +363,16 @@ def test_load_whose_leader_resigned_is_served_by_scala_and_refused_by_java(
 @pytest.mark.parametrize(
     ("record", "error"),
     [
+        # The first two bytes of a value are its version. There is no version 9.
         (Record(encode_group_metadata_key("g"), b"\x00\x09\x90", 1), "group value version 9"),
         (
             Record(encode_offset_commit_key("g", TopicPartition("t", 0)), b"\x00\x09\x90", 1),
             "offset value version 9",
         ),
         (Record(None, b"v", 1), "without key"),
-        (Record(b"\x00", b"v", 1), "without key"),
-        (group(group_value("m", metadata=b"meta-c1")), "subscription"),
-        (group(group_value("m", leader="gone")), "gone"),
+        (Record(b"\x00", b"v", 1), "without key"),  # too short for the two bytes of the version
+        (group(group_value("m", metadata=b"meta-c1")), "subscription"),  # cannot be parsed
+        (group(group_value("m", leader="gone")), "gone"),  # the leader is no member
     ],
     ids=["group value", "offset value", "no key", "short key", "subscription", "leader"],
 )
@@ -420,7 +421,7 @@ def test_load_in_chunks_creates_the_same_groups_as_a_load_at_once(batches_per_ch
     The log has twenty commits of four groups, for three partitions. One group also has a member.
     """
     batches = [(offset(i % 3, i, group_id=f"g{i % 4}"),) for i in range(20)]
-    batches.insert(5, (group(group_value("m"), group_id="g1"),))
+    batches.insert(5, (group(group_value("m"), group_id="g1"),))  # after five commits
     whole = loaded(*batches)
     in_chunks = loaded(*batches, batches_per_chunk=batches_per_chunk)
     assert in_chunks.coordinator.groups() == whole.coordinator.groups()

@@ -68,13 +68,14 @@ def test_group_of_an_old_record_has_no_state_timestamp() -> None:
 
     When such a group is stored again, in a newer version, Kafka writes this time as -1.
     """
-    group = Group("g", 0, GroupState.EMPTY, 1)
+    group = Group("g", partition=0, state=GroupState.EMPTY, now_us=1)
     group.current_state_timestamp_ms = None
     no_assignments: dict[str, bytes] = {}
-    record = group_record(group, no_assignments, 7, ValueVersions(group=3, offset=3))
+    now_ms = 7
+    record = group_record(group, no_assignments, now_ms, ValueVersions(group=3, offset=3))
     value = decode_group_metadata_value(value_of(record))
     assert value.current_state_timestamp_ms == -1
-    assert record.timestamp_ms == 7
+    assert record.timestamp_ms == now_ms
 
 
 def test_simple_group_is_stored_as_its_offsets_alone() -> None:
@@ -185,22 +186,22 @@ def test_adding_a_group_keeps_the_existing_group_of_its_id() -> None:
     MM-24: the first group under an id stays
     """
     shard = Shard(0)
-    # The two groups differ in the time of their creation, the last argument.
-    first = Group("g", 0, GroupState.EMPTY, 1)
-    second = Group("g", 0, GroupState.EMPTY, 2)
+    # The two groups differ in the time of their creation.
+    first = Group("g", partition=0, state=GroupState.EMPTY, now_us=1)
+    second = Group("g", partition=0, state=GroupState.EMPTY, now_us=2)
     assert shard.add(first) is first
     assert shard.add(second) is first
-    assert shard.create_group("g", 3) is first
+    assert shard.create_group("g", now_us=3) is first
     assert shard.groups == {"g": first}
 
 
 def test_removing_a_group_keeps_a_later_group_with_the_same_id() -> None:
     """`remove` removes only the given group object, and returns True if the shard had it."""
     shard = Shard(0)
-    group = shard.create_group("g", 1)
+    group = shard.create_group("g", now_us=1)
     assert shard.remove(group)
     assert not shard.remove(group)
-    later_group = shard.create_group("g", 2)
+    later_group = shard.create_group("g", now_us=2)
     assert not shard.remove(group)
     assert shard.groups == {"g": later_group}
 

@@ -1,4 +1,4 @@
-"""A coordinator without groups is told that a topic is deleted.
+"""A coordinator without groups learns that a topic is deleted.
 
 The file scenarios/topic_deletion.txt shows what a coordinator with groups does: it removes the
 committed offsets of the topic.
@@ -9,7 +9,7 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def test_deletion_on_a_broker_without_groups_changes_nothing() -> None:
-    """Every broker is told of a deletion. A broker without groups has nothing to do."""
+    """Every broker learns of a deletion. A broker without groups has nothing to do."""
     h = CoordinatorHarness(owned=())
     deleted = (TopicPartition("foo", 0), TopicPartition("foo", 1))
     h.execute(h.coordinator.partitions_deleted(deleted, h.now_us))

@@ -177,12 +177,13 @@ def test_outcome_of_markers_of_another_tenure_is_ignored() -> None:
     """A tenure is the time in which a broker leads the coordinator's partition without a break.
 
     Each tenure has its own coordinator epoch: the leader epoch of the partition. Here the
-    coordinator epoch is 0, and an outcome arrives for markers that were sent in epoch 7.
+    coordinator epoch is 0, and an outcome arrives for markers that were sent in another epoch.
     """
     h = ongoing()
     h.holds_markers = True
     h.end(0)
-    h.execute(h.coordinator.markers_answered(TX, 7, {OFFSETS: NONE}, h.now_us))
+    another_epoch = 7
+    h.execute(h.coordinator.markers_answered(TX, another_epoch, {OFFSETS: NONE}, h.now_us))
     assert h.state() is TransactionState.PREPARE_COMMIT
     # After an unload the tenure is over, so the outcome of its own markers is ignored, too.
     h.coordinator.unload(0)
@@ -330,7 +331,12 @@ def test_timer_or_batch_that_the_coordinator_did_not_ask_for_raises() -> None:
 def metadata(state: TransactionState) -> TransactionMetadata:
     """Return the metadata of a transactional id in this state."""
     return TransactionMetadata(
-        TX, 1, producer_epoch=0, txn_timeout_ms=1, state=state, txn_last_update_timestamp_ms=0
+        TX,
+        producer_id=1,
+        producer_epoch=0,
+        txn_timeout_ms=1,
+        state=state,
+        txn_last_update_timestamp_ms=0,
     )
 
 

@@ -89,12 +89,13 @@ def test_leader_changes_only_base_offset_and_leader_epoch(recorded: RecordedBatc
     The CRC does not cover these two fields, so the CRC of the client remains valid.
     """
     (batch,) = decode_batches(recorded.data)
-    placed = encode_batch(place_batch(batch, base_offset=2**40, leader_epoch=9))
-    assert placed[:8] == (2**40).to_bytes(8, "big")
+    base_offset, leader_epoch = 2**40, 9
+    placed = encode_batch(place_batch(batch, base_offset=base_offset, leader_epoch=leader_epoch))
+    assert placed[:8] == base_offset.to_bytes(8, "big")
     assert placed[8:12] == recorded.data[8:12]
-    assert placed[12:16] == (9).to_bytes(4, "big")
+    assert placed[12:16] == leader_epoch.to_bytes(4, "big")
     assert placed[16:] == recorded.data[16:]
-    assert decode_batches(placed)[0].next_offset == 2**40 + len(recorded.records)
+    assert decode_batches(placed)[0].next_offset == base_offset + len(recorded.records)
 
 
 def test_batches_are_read_up_to_a_truncated_one() -> None:
@@ -196,12 +197,13 @@ def test_log_append_time_is_the_time_of_each_record() -> None:
     """
     (batch,) = decode_batches(PLAIN)
     assert batch.kafka is not None
+    append_time_ms = 99
     changed = replace(
         batch,
-        max_timestamp_ms=99,
+        max_timestamp_ms=append_time_ms,
         kafka=replace(batch.kafka, attributes=batch.kafka.attributes | LOG_APPEND_TIME),
     )
-    assert {record.timestamp_ms for _, record in records_of(changed)} == {99}
+    assert {record.timestamp_ms for _, record in records_of(changed)} == {append_time_ms}
 
 
 @pytest.mark.parametrize(

@@ -131,20 +131,25 @@ def test_numbers_are_zigzag_varints(number: int, encoded: bytes) -> None:
 )
 def test_kafka_python_reads_what_we_write(records: tuple[Record, ...], compression: int) -> None:
     """The library kafka-python shares no code with us."""
+    base_offset, leader_epoch = 77, 3
     own = build_batch(
-        records, base_offset=77, leader_epoch=3, compression=compression, codecs=CODECS
+        records,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        compression=compression,
+        codecs=CODECS,
     )
     theirs = MemoryRecords(encode_batch(own, CODECS))
     their_batch = theirs.next_batch()
     assert their_batch.validate_crc()
-    assert their_batch.base_offset == 77
-    assert their_batch.leader_epoch == 3
-    assert their_batch.magic == 2
+    assert their_batch.base_offset == base_offset
+    assert their_batch.leader_epoch == leader_epoch
+    assert their_batch.magic == 2  # the version of Kafka's format
     their_records = [
         (record.offset, record.key, record.value, record.timestamp) for record in their_batch
     ]
     assert their_records == [
-        (77 + index, record.key, record.value, record.timestamp_ms)
+        (base_offset + index, record.key, record.value, record.timestamp_ms)
         for index, record in enumerate(records)
     ]
     assert theirs.next_batch() is None
