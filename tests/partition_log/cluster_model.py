@@ -162,6 +162,8 @@ class ClusterModel:
         broker = self.brokers[broker_id]
         if broker.partition is not None:
             return
+        # Any higher number will do as the new broker epoch. With 10 it is no epoch of another
+        # broker.
         broker.broker_epoch = BrokerEpoch(broker.broker_epoch + 10)
         self._open(broker)
         self.unfence(broker_id)

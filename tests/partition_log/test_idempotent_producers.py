@@ -82,7 +82,7 @@ def test_duplicate_is_answered_with_the_offsets_of_the_original_batch() -> None:
     """
     leading = with_batches(leader(), 0, 2, 4)
     leading.append_records(records("another"), required_acks=1, now_us=0)
-    info = append(leading, numbered_batch("a", "b", sequence=2))
+    info = append(leading, numbered_batch("a", "b", sequence=2))  # the second batch again
     assert (info.error, info.is_duplicate) == (ErrorCode.NONE, True)
     assert (info.base_offset, info.next_offset) == (2, 4)
     # As in Kafka, `log_append_time_ms` of a duplicate is the timestamp of the original batch: 7,
@@ -255,23 +255,26 @@ def test_idle_producer_is_forgotten() -> None:
     A producer with an open transaction does not expire.
     """
     leading = with_batches(leader(), 0)
-    # The time counts from the timestamp of the producer's last batch: 7, the default.
-    leading.log.producers.remove_expired(now_ms=7 + 999, expiration_ms=1_000)
+    # The time counts from the timestamp of the producer's last batch.
+    last_write_ms = 7  # the default of `client_batch`
+    leading.log.producers.remove_expired(now_ms=last_write_ms + 999, expiration_ms=1_000)
     assert len(leading.log.producers) == 1
-    leading.log.producers.remove_expired(now_ms=7 + 1_000, expiration_ms=1_000)
+    leading.log.producers.remove_expired(now_ms=last_write_ms + 1_000, expiration_ms=1_000)
     assert len(leading.log.producers) == 0
     assert outcome(leading, "x", sequence=50) == 2
 
-    guard = leading.log.producers.begin_verification(8, 0)
+    transactional_producer = 8
+    guard = leading.log.producers.begin_verification(transactional_producer, 0)
     leading.append_records(
         records("t"),
         required_acks=1,
         now_us=0,
-        producer_id=8,
+        producer_id=transactional_producer,
         producer_epoch=0,
         is_transactional=True,
         verification_guard=guard,
     )
-    leading.log.producers.remove_expired(now_ms=10**9, expiration_ms=1_000)
-    assert leading.log.producers.has_ongoing_transaction(8, 0)
-    assert len(leading.log.producers) == 1  # producer 8; producer 7 has expired again
+    long_after_ms = 10**9
+    leading.log.producers.remove_expired(now_ms=long_after_ms, expiration_ms=1_000)
+    assert leading.log.producers.has_ongoing_transaction(transactional_producer, 0)
+    assert len(leading.log.producers) == 1  # PRODUCER, which has written "x", has expired again

@@ -151,10 +151,10 @@ def test_answer_of_a_former_leader_is_not_checked() -> None:
 def test_logs_with_another_batch_at_an_offset_are_found() -> None:
     """Only committed records must be equal. The two logs here differ at offset 2."""
     leaders_log, followers_log = log_of_epochs(0, 0, 1), log_of_epochs(0, 0, 2)
-    # The third argument is the end of the committed records.
-    check_same_batches(leaders_log, followers_log, 2)
+    # `up_to` is the end of the committed records.
+    check_same_batches(leaders_log, followers_log, up_to=2)
     with pytest.raises(InvariantViolation, match="at 2: the leader has 1 records of epoch 1"):
-        check_same_batches(leaders_log, followers_log, 3)
+        check_same_batches(leaders_log, followers_log, up_to=3)
 
 
 def test_logs_with_other_records_in_the_same_epoch_are_found() -> None:
@@ -162,7 +162,7 @@ def test_logs_with_other_records_in_the_same_epoch_are_found() -> None:
     leaders_log, followers_log = log_of_epochs(0), log()
     followers_log.append_as_leader(records("different"), leader_epoch=0)
     with pytest.raises(InvariantViolation, match="have the same batches"):
-        check_same_batches(leaders_log, followers_log, 1)
+        check_same_batches(leaders_log, followers_log, up_to=1)
 
 
 def test_compacted_logs_may_lack_batches_and_records_but_not_change_epochs() -> None:
@@ -176,11 +176,11 @@ def test_compacted_logs_may_lack_batches_and_records_but_not_change_epochs() -> 
     # has changed, as if the cleaning had removed records from the batch.
     cleaned = replace(leaders_log.storage.batch(0), crc=1)
     leaders_log.replace_prefix(2, (cleaned,))
-    check_same_batches(leaders_log, followers_log, 3)
+    check_same_batches(leaders_log, followers_log, up_to=3)
     of_another_epoch = log_of_epochs(0, 0, 2)
     of_another_epoch.is_compacted = True
     with pytest.raises(InvariantViolation, match="have the same batches"):
-        check_same_batches(leaders_log, of_another_epoch, 3)
+        check_same_batches(leaders_log, of_another_epoch, up_to=3)
 
 
 def fetched(*batches: RecordBatch, high_watermark: int = 2) -> PartitionData:
