@@ -104,7 +104,7 @@ class Ownership:
 class Consumer(ABC):
     """A member of a group, as a client library implements it.
 
-    The member tells its Ownership which partitions the group has assigned to it or revoked.
+    The member reports to its Ownership which partitions the group has assigned or revoked.
     """
 
     @abstractmethod
@@ -126,7 +126,7 @@ class Consumer(ABC):
 class Producer(ABC):
     """A producer, as a client library implements it.
 
-    The producer tells its DeliveryReports what the brokers have answered to its records.
+    The producer passes the brokers' answers to its DeliveryReports.
     """
 
     @abstractmethod

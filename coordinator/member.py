@@ -3,7 +3,7 @@
 In a rebalance a member sends two requests that are not answered immediately. The coordinator parks
 them: it keeps a JoinGroup until all members have joined, and a SyncGroup until the leader's
 assignment is stored. The member's fields `awaiting_join` and `awaiting_sync` have the parked
-requests. The class Group, to which the member belongs, counts them.
+requests. The class Group counts the members whose JoinGroup is parked.
 
 Source: Kafka `MemberMetadata` (scala); docs/kafka/BEHAVIOUR.md 4.1.
 """
@@ -25,7 +25,7 @@ class ParkedJoin:
     """
 
     request_id: RequestId
-    api_version: int
+    api_version: int  # decides about the form of the answer
     answered: bool = False
 
 

@@ -129,8 +129,8 @@ class Shards:
         """Outcome of the last load of each partition."""
         self.failed: dict[int, int] = {}
         """Partition -> leader epoch of its failed load. Only the Java coordinator needs this dict
-        (switch `failed_load_refuses`): it does not load the partition a second time in the same
-        epoch."""
+        (switch `failed_load_refuses`), because a failed load is not repeated in the same epoch
+        there."""
 
     def partition_of(self, group_id: str) -> int:
         """Return the offsets partition of a group."""

@@ -5,7 +5,7 @@ instance id and without a member id, and gets a new member id. The old process m
 so the old id is fenced: its requests are answered with FENCED_INSTANCE_ID. A Stable group needs no
 rebalance for this, because the new process takes over the old assignment.
 
-It takes two turns (a turn is the handling of one input):
+The replacement takes two turns (a turn is the handling of one input):
 1. `replace_static_member` handles the JoinGroup. It gives the member its new id, appends the record
    of the group to the log, and parks the JoinGroup in `member.awaiting_join`.
 2. When the append has completed, `static_member_stored` answers the JoinGroup. This function gets a

@@ -7,7 +7,7 @@ When a handler starts a timer or an append, it must say what to do later. There 
 The handler stores one of the dataclasses below instead: a `...Timer` says what to do when the timer
 fires, an `...Append` what to do when the append has completed. For example, when a leader sends its
 assignment, the handler appends the group's record together with an AssignmentAppend. When the log
-has the record, the coordinator finds the AssignmentAppend and hands out the assignment.
+has the record, the coordinator finds the AssignmentAppend and sends each member its partitions.
 """
 
 from collections.abc import Callable

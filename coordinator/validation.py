@@ -2,8 +2,8 @@
 
 A check changes nothing. It returns the error with which the request must be answered, or NONE. An
 exception is `check_group_status`, the first check of a request on a group. If the request passes,
-it returns the group's shard: the groups of one partition of `__consumer_offsets` that this broker
-serves.
+`check_group_status` returns the group's shard: the groups of one partition of `__consumer_offsets`
+that this broker serves.
 
 Source: Kafka `GroupCoordinator.validateGroupStatus`, `validateCurrentMember`,
 `validateOffsetCommit`; docs/kafka/BEHAVIOUR.md 2.0, 2.0.1, 2.6.

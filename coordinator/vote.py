@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from protocol.partitioner import java_string_hash
 
-_BITS_PER_LEVEL = 5  # each level of Scala's trie looks at 5 bits of the hash
+_BITS_PER_LEVEL = 5  # each level of Scala's trie uses 5 bits of the hash
 _HASH_BITS = 32
 
 
@@ -35,10 +35,10 @@ def most_votes(votes: Iterable[str]) -> str:
 
 def scala_order(names: Iterable[str], *, among: Iterable[str]) -> list[str]:
     """Return `names` in the order in which a Scala HashMap with the keys `among` has them."""
-    # The map is a trie. Its root node has 32 places, and five bits of a key's hash tell the key's
-    # place. If several keys have the same place, a node of the next level is there, in which the
-    # next five bits tell the place. An iteration over a node yields first the keys that are alone
-    # at their places, then the keys of the nodes below.
+    # The map is a trie. Its root node has 32 places, and five bits of a key's hash are the number
+    # of the key's place. If several keys have the same place, a node of the next level is there, in
+    # which the next five bits are the number of the place. An iteration over a node yields first
+    # the keys that are alone at their places, then the keys of the nodes below.
     wanted = dict.fromkeys(names)  # used as a set
     hashes = {name: _improve(java_string_hash(name)) for name in among}
     return [name for name in _trie_order(list(hashes), hashes, 0) if name in wanted]
@@ -47,7 +47,7 @@ def scala_order(names: Iterable[str], *, among: Iterable[str]) -> list[str]:
 def _trie_order(names: list[str], hashes: dict[str, int], shift: int) -> list[str]:
     """Return the names of a trie node in Scala's order.
 
-    The node looks at the five bits of the hash that begin at bit `shift`.
+    The node uses the five bits of the hash that begin at bit `shift`.
     """
     if shift >= _HASH_BITS:
         return names  # the hashes are equal: Scala then keeps the order of insertion

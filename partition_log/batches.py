@@ -38,7 +38,7 @@ _CRC_HEADER = struct.Struct(">iqqi??B")
 """The fields that the CRC of a MessagePack batch covers, besides the records: last offset delta,
 max timestamp, producer id, producer epoch, is transactional, is control, compression id."""
 _SEQUENCE = struct.Struct(">i")
-"""The base sequence. The CRC covers it only if the batch has one."""
+"""The base sequence, which the CRC covers only in a batch that has a base sequence."""
 
 
 def build_batch(

@@ -47,8 +47,8 @@ class FollowerState:
 
     def __init__(self) -> None:
         self._shared: SharedFetchTime | None = None
-        """Not None while the follower only waits at the log end. Then the time of its last Fetch is
-        in this object."""
+        """The object with the time of the follower's last Fetch, while the follower only waits at
+        the log end. Otherwise None."""
         self.log_end_offset = UNKNOWN_OFFSET
         self.broker_epoch: int | None = None
         self._last_caught_up_time_us = NEVER_US

@@ -261,7 +261,7 @@ def check_producers(log: PartitionLog, *, expired_ms: int = -1) -> None:
     Source: Kafka ProducerStateManager, ProducerStateEntry.
     """
     if not log.producers:
-        return
+        return  # the log remembers no producer, so there is nothing to compare
     in_log = _last_batches_of_producers(log)
     remembered_producers = log.producers.last_batches()
     # A producer with batches in the log is remembered, or is expired.
@@ -274,7 +274,8 @@ def check_producers(log: PartitionLog, *, expired_ms: int = -1) -> None:
                 f"{log.topic_partition}: no state of producer {producer_id}, whose last batch in "
                 f"the log is {log_batches[-1]}",
             )
-    # The batches that are remembered of a producer are its last batches in the log.
+    # The batches that are remembered of a producer are its last batches in the log. A batch is
+    # named by its span here: (first offset, last offset).
     for producer_id, (epoch, remembered) in remembered_producers.items():
         known = [(batch.first_offset, batch.last_offset) for batch in remembered]
         log_epoch, log_batches = in_log.get(producer_id, (NO_PRODUCER_EPOCH, []))
@@ -283,17 +284,18 @@ def check_producers(log: PartitionLog, *, expired_ms: int = -1) -> None:
             # lower than `epoch`.
             holds = all(last < log.log_end_offset for _, last in known) and log_epoch <= epoch
             if holds and log_epoch == epoch:
-                left = [span for span, *_ in log_batches[-BATCHES_TO_RETAIN:]]
                 # `left` has the last batches that are in the log. If a cleaning has removed some
                 # remembered batches, `left` begins with batches that are too old to be remembered.
                 # The batches of `left` from `oldest` on must be the remembered batches that are
-                # left. If no batch is remembered (`known` is empty), no batch may be left. The
-                # exception is a producer that was forgotten and has written only a marker since
-                # then.
+                # left.
+                left = [span for span, *_ in log_batches[-BATCHES_TO_RETAIN:]]
                 oldest = min((first for first, _ in known), default=-1)
                 holds = [span for span in left if span[0] >= oldest] == [
                     span for span in known if span in left
                 ] and (bool(known) or not left)
+                # If no batch is remembered (`known` is empty), no batch may be left in the log. The
+                # exception is a producer that was forgotten and has written only a marker since
+                # then.
                 if not known and left:
                     holds = log_batches[-1][-1] <= expired_ms
         else:

@@ -97,7 +97,7 @@ def check_acknowledged(
 
 
 def check_consumed(partition: Partition, data: PartitionData, *, read_committed: bool) -> None:
-    """A consumer gets no record above the high watermark, and the answer has the right watermark.
+    """A consumer gets no record above the high watermark, and learns the right high watermark.
 
     With isolation.level=read_committed, the last stable offset takes the place of the high
     watermark. The last stable offset is the offset at which the oldest open transaction begins, but

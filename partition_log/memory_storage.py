@@ -17,8 +17,8 @@ from protocol.ids import Offset, TopicPartition
 from protocol.records.batch import RecordBatch
 
 OnReplace = Callable[[TopicPartition, Sequence[RecordBatch], int, Sequence[RecordBatch]], None]
-"""A function that is called after each `replace_prefix`. It gets the partition, all batches that
-the log had before, and the two arguments of `replace_prefix`."""
+"""A function that is called after each `replace_prefix`. Its arguments are the partition, all
+batches that the log had before, and the two arguments of `replace_prefix`."""
 
 
 class MemoryLogStorage(LogStorage):

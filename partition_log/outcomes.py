@@ -110,7 +110,7 @@ class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
         Fetch.
     size_in_bytes: size of the batches in `data`.
     new_high_watermark: None if the high watermark did not move. A follower's Fetch may move it,
-        because it tells the leader which records the follower has.
+        because it shows the leader which records the follower has.
     proposal: the new ISR to propose, if the follower may join the ISR now.
     """
 

@@ -15,12 +15,12 @@ Incarnation = NewType("Incarnation", int)
 Offset = NewType("Offset", int)
 """Position of a record in a partition's log, from 0."""
 LeaderEpoch = NewType("LeaderEpoch", int)
-"""Number of a partition's leadership. It begins with 0, and each election of a leader increases it.
--1 means that the number is unknown."""
+"""Number of a partition's leadership. The number begins with 0, and each election of a leader
+increases the number. -1 means that the number is unknown."""
 PartitionEpoch = NewType("PartitionEpoch", int)
 """Number of changes of a partition's leader or ISR since its creation."""
 BrokerEpoch = NewType("BrokerEpoch", int)
-"""Number of a broker's registration. It is the offset of the registration's record in the metadata
+"""Number of a broker's registration: the offset of the registration's record in the metadata
 log."""
 # The next three types are about a group of consumers.
 GroupId = NewType("GroupId", str)

@@ -1,7 +1,7 @@
 """Rows of the trace as lines of text.
 
 If a check finds that Kafka broke a promise, the report of the check shows the rows that prove this.
-A line looks like this:
+Example of a line:
 
       1.500000 s  broker-0 (life 2): member removed: group g, member m-1, because session expiry
 """

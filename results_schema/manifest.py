@@ -13,7 +13,7 @@ import msgspec
 from results_schema.forms import READ_FORMS
 
 MANIFEST_FORMAT = READ_FORMS["run"][-1]
-"""Format number of new manifests. It is the newest format that this version can read."""
+"""Format number of new manifests: the newest format that this version can read."""
 
 
 class RunStatus(StrEnum):

@@ -1,6 +1,6 @@
-"""DescribeGroups (API key 15), versions 0 to 5: tells an administrator about groups.
+"""DescribeGroups (15), v0 to v5: returns the state and the members of groups.
 
-The answer has the state of each group that the request names, and the group's members.
+An administrator's tool sends this request, which names the groups.
 
 Source: Kafka `GroupCoordinator.handleDescribeGroup`, `GroupMetadata.summary`;
 docs/kafka/BEHAVIOUR.md 2.11.

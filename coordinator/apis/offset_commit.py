@@ -6,15 +6,14 @@ coordinator does not check that the member owns the partitions. It also accepts 
 lower than the committed offset. In v2 to v4 the client may say how long its offsets are kept.
 
 `handle_offset_commit` appends the offsets to `__consumer_offsets`, and `offsets_stored` answers the
-request when the append has completed. A fetch can return the offsets from one of two times on:
+request when the append has completed. A switch decides from when on a fetch returns the offsets:
 
-- By default, when the append is acknowledged, as in Kafka's Scala coordinator.
-- With the switch `commits_apply_on_append`, immediately, as in Kafka's Java coordinator. But only a
-  fetch with `require_stable` returns them before they are committed. The committing client must
-  still wait until the high watermark has passed the records, at most for offsets.commit.timeout.ms.
-  After this time the client gets an error, although the log has the records. Such a commit is
-  called late. Its offsets become the committed ones when the high watermark passes the records
-  after all.
+- By default a fetch returns them when the append is acknowledged, as in Kafka's Scala coordinator.
+- With the switch `commits_apply_on_append`, a fetch with `require_stable` returns them immediately,
+  as in Kafka's Java coordinator. The client that commits must still wait until the high watermark
+  has passed the records, at most for offsets.commit.timeout.ms. After this time the client gets an
+  error, although the log has the records. Such a commit is called late. Its offsets become the
+  committed ones when the high watermark passes the records after all.
 
 Source: Kafka `GroupCoordinator.handleCommitOffsets`, `doCommitOffsets`,
 `GroupMetadataManager.storeOffsets`, Java `CoordinatorContext.append`, `OffsetMetadataManager`;

@@ -106,7 +106,7 @@ class AboveHighWatermark:
         """Timer key -> (offset that the high watermark must reach, answer). The timer ends the wait
         if the high watermark does not reach the offset in time."""
         self._held_count = 0
-        """Number of answers held so far. It makes the timer keys unique."""
+        """Number of answers held so far, which makes the timer keys unique."""
         self._late: list[WrittenCommit] = []
 
     @property

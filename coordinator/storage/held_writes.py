@@ -35,6 +35,7 @@ def hold(turn: Turn, shard: Shard, write: HeldWrite) -> None:
 
 def release_committed(turn: Turn, shard: Shard) -> None:
     """Send the held answers whose records are committed by now, in the order of the requests."""
+    # A value of `held` is a pair: the offset for which an answer waits, and the answer (`write`).
     for key in shard.above_high_watermark.committed_keys():
         turn.cancel_timer(key)
         _, write = shard.above_high_watermark.held.pop(key)

@@ -5,7 +5,7 @@ calls `finish`, which returns the groups. As in Kafka, the whole log is read, al
 the high watermark.
 
 A record is about a committed offset, about a group with its members, or about something that only
-newer coordinators know. The first two bytes of the record's key tell which of the three. A record
+newer coordinators know. The first two bytes of the record's key say which of the three. A record
 without a value deletes its key. If several records have the same key, the last record counts. So
 `read` does not decode the values of offsets: it keeps the newest bytes of each key, and `finish`
 decodes only these. This makes a log with many commits of a few partitions cheap to load.

@@ -61,6 +61,6 @@ def clean_up(
 
 
 def kill_group(turn: Turn, group: Group, *, cause: DeletionCause) -> None:
-    """Make a group Dead and stop its timers. The caller removes it from its shard."""
+    """Make a group Dead and stop its timers. The caller removes the group from its shard."""
     group.transition_to(GroupState.DEAD, now_us=turn.now_us, cause=cause, trace=turn.result.trace)
     cancel_all(turn, group)

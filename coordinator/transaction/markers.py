@@ -30,8 +30,8 @@ from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 
 RETRY_MS = 100
-"""If the append of a completion fails, it is repeated after this time. Kafka has no such delay: it
-repeats the append when it sends markers the next time."""
+"""Time after which a failed append of a completion is repeated. Kafka has no delay of its own for
+this: Kafka repeats the append when it sends markers the next time."""
 
 _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 """Errors with which a partition refuses a marker, because the partition already has a marker of a
@@ -98,7 +98,7 @@ def completion_written(turn: TransactionTurn, pending: PendingStep, error: Error
         turn.set_timer(key, CompletionTimer(transactional_id), RETRY_MS)
     elif turn.shared.completions.get(pending.transactional_id) is pending:
         # The partition may have been loaded again meanwhile. Then the id may have a new completion,
-        # which must stay. So the condition tests that the kept completion is this one.
+        # which must stay. So the condition tests that the kept completion is `pending`.
         del turn.shared.completions[pending.transactional_id]
 
 

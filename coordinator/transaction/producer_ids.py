@@ -60,6 +60,7 @@ class ProducerIds:
         self._is_asked_for = False
 
     def _begin(self, start: int, length: int) -> None:
+        """Make a block the current one."""
         self._next = start
         self._end = start + length
         self._prefetch_at = start + length * PREFETCH_PERCENT // 100

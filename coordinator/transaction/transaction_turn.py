@@ -162,7 +162,7 @@ class TransactionShared:
     loading: dict[int, TransactionLoad] = field(default_factory=dict)
     in_flight: InFlight[TransactionTimer, PendingStep] = field(default_factory=InFlight)
     completions: dict[str, PendingStep] = field(default_factory=dict)
-    """Transactional id -> the completion of its transaction. This is the step that is appended
+    """Transactional id -> the completion of its transaction, which is the step that is appended
     after the last marker."""
 
 

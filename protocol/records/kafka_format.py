@@ -93,6 +93,7 @@ def encode_batch(batch: RecordBatch, codecs: Codecs = NO_CODECS) -> bytes:
     compress the translation.
     Raises: msgspec.MsgspecError or ValueError if MessagePack records cannot be read.
     """
+    # The batch of a real client has its payload, CRC and header in Kafka's format already.
     header = batch.kafka
     payload, crc = batch.records, batch.crc
     if header is None:

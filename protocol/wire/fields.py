@@ -12,7 +12,7 @@ from enum import Enum
 from functools import partial
 
 NEWEST = 32_767
-"""Value of `until` for a field that the newest version still has. It is the largest int16."""
+"""Value of `until` for a field that the newest version still has: the largest int16."""
 
 PlainValue = bool | int | str | bytes | list["PlainValue"] | dict[str, "PlainValue"] | None
 PlainMessage = dict[str, PlainValue]
@@ -206,6 +206,7 @@ def group_instance(since: int) -> WireField:
     return str_field("group_instance_id", since, nullable=True)
 
 
+# Fields that many APIs have.
 ERROR = int16_field("error_code")
 GROUP_ID = str_field("group_id")
 MEMBER_ID = str_field("member_id")
