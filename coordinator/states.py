@@ -40,8 +40,8 @@ VALID_PREVIOUS_STATES: dict[GroupState, frozenset[GroupState]] = {
     GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
     GroupState.DEAD: frozenset(GroupState),
 }
-"""Target state -> states from which a group may enter the target state. Dead to Dead is legal, as in
-Kafka."""
+"""Target state -> states from which a group may enter the target state. As in Kafka, a Dead group
+may become Dead again."""
 
 REBALANCE_FROM = VALID_PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
 """The states in which a group can start a rebalance."""

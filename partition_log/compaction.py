@@ -34,8 +34,9 @@ from protocol.records.batch import Cleaned, Record, RecordBatch, records_of
 from protocol.records.control import decode_marker
 
 NO_HORIZON = -1
-"""Delete horizon of a batch in which nothing expires: a batch without tombstones, or the marker of a
-transaction that still has records. Any other horizon is a time in milliseconds since the epoch."""
+"""Delete horizon of a batch in which nothing expires: a batch without tombstones, or the marker of
+a transaction that still has records. Any other horizon is a time in milliseconds since the
+epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,8 +77,7 @@ def _heartbeat(turn: Turn, shard: Shard | ErrorCode, request: HeartbeatRequest) 
         case GroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
         case GroupState.PREPARING_REBALANCE:
-            # The answer tells the member to rejoin. The member needs time for this, so its session
-            # restarts.
+            # The answer tells the member to rejoin. It needs time for this: its session restarts.
             restart_session(turn, group, group.members[request.member_id], Api.HEARTBEAT)
             return ErrorCode.REBALANCE_IN_PROGRESS
         case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
