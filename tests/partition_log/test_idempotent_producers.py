@@ -184,7 +184,7 @@ def test_batch_outside_the_producers_open_transaction_is_refused() -> None:
     """
     leading = leader()
     # The verification of a transaction returns a guard. The first batch must have this guard.
-    guard = leading.log.producers.begin_verification(PRODUCER, 0)
+    guard = leading.log.producers.begin_verification(PRODUCER, producer_epoch=0)
     opened = leading.append_records(
         records("t"),
         required_acks=1,
@@ -264,7 +264,7 @@ def test_idle_producer_is_forgotten() -> None:
     assert outcome(leading, "x", sequence=50) == 2
 
     transactional_producer = 8
-    guard = leading.log.producers.begin_verification(transactional_producer, 0)
+    guard = leading.log.producers.begin_verification(transactional_producer, producer_epoch=0)
     leading.append_records(
         records("t"),
         required_acks=1,
@@ -276,5 +276,5 @@ def test_idle_producer_is_forgotten() -> None:
     )
     long_after_ms = 10**9
     leading.log.producers.remove_expired(now_ms=long_after_ms, expiration_ms=1_000)
-    assert leading.log.producers.has_ongoing_transaction(transactional_producer, 0)
+    assert leading.log.producers.has_ongoing_transaction(transactional_producer, producer_epoch=0)
     assert len(leading.log.producers) == 1  # PRODUCER, which has written "x", has expired again

@@ -45,7 +45,7 @@ def log_of(*texts: str) -> PartitionLog:
         is_marker = text in ("commit", "abort")
         if is_marker:
             marker = EndTransactionMarker(is_commit=text == "commit", coordinator_epoch=0)
-            record = encode_marker(marker, 1)
+            record = encode_marker(marker, timestamp_ms=1)
         else:
             key, _, value = text.replace("!", "=").partition("=")
             record = Record(key.encode() or None, value.encode() or None, 1)

@@ -20,9 +20,11 @@ from protocol.records.control import EndTransactionMarker, decode_marker, encode
 from tests.support.builders.partition_logs import B, C, follower, leader, log, records, replicate
 
 PRODUCER = 7
+EPOCH = 0
+"""The producer epoch of each batch, unless a test gives another epoch."""
 
 
-def transactional(base_offset: int, *, producer: int = PRODUCER, epoch: int = 0) -> RecordBatch:
+def transactional(base_offset: int, *, producer: int = PRODUCER, epoch: int = EPOCH) -> RecordBatch:
     """Return a batch of one record, which belongs to a transaction."""
     return build_batch(
         records("v"),
@@ -38,13 +40,13 @@ def marker(
     base_offset: int,
     *,
     is_commit: bool = True,
-    epoch: int = 0,
+    epoch: int = EPOCH,
     coordinator_epoch: int = 0,
 ) -> RecordBatch:
     """Return the control batch that ends a transaction of PRODUCER."""
     end = EndTransactionMarker(is_commit=is_commit, coordinator_epoch=coordinator_epoch)
     return build_batch(
-        (encode_marker(end, 0),),
+        (encode_marker(end, timestamp_ms=0),),
         base_offset=base_offset,
         leader_epoch=0,
         producer_id=PRODUCER,
@@ -85,7 +87,7 @@ def test_control_batch_without_records_is_ignored() -> None:
     )
     assert decode_marker(without_marker) is None
     producer_states = states(transactional(0), without_marker)
-    assert producer_states.has_ongoing_transaction(PRODUCER, 0)
+    assert producer_states.has_ongoing_transaction(PRODUCER, EPOCH)
 
 
 def test_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
@@ -94,11 +96,11 @@ def test_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
     Consumers with isolation.level=read_committed must not read beyond this offset.
     """
     producer_states = states(transactional(5), transactional(6))
-    assert producer_states.has_ongoing_transaction(PRODUCER, 0)
+    assert producer_states.has_ongoing_transaction(PRODUCER, EPOCH)
     assert not producer_states.has_ongoing_transaction(PRODUCER, 1)  # another producer epoch
     assert producer_states.first_unstable_offset == 5
     producer_states.appended(marker(7))
-    assert not producer_states.has_ongoing_transaction(PRODUCER, 0)
+    assert not producer_states.has_ongoing_transaction(PRODUCER, EPOCH)
     assert producer_states.first_unstable_offset is None
 
 
@@ -111,28 +113,30 @@ def test_first_unstable_offset_is_that_of_the_oldest_open_transaction() -> None:
 def test_batch_that_begins_a_transaction_needs_a_verification() -> None:
     """The guard must come from a verification of the same producer (KIP-890)."""
     producer_states = ProducerStates()
-    assert producer_states.check_transactional(PRODUCER, 0, None) is ErrorCode.INVALID_TXN_STATE
-    guard = producer_states.begin_verification(PRODUCER, 0)
+    assert producer_states.check_transactional(PRODUCER, EPOCH, None) is ErrorCode.INVALID_TXN_STATE
+    guard = producer_states.begin_verification(PRODUCER, EPOCH)
     assert guard is not None
     # A second verification before the batch gets the same guard.
-    assert producer_states.begin_verification(PRODUCER, 0) == guard
+    assert producer_states.begin_verification(PRODUCER, EPOCH) == guard
     assert producer_states.check_transactional(8, 0, guard) is ErrorCode.INVALID_TXN_STATE
-    assert producer_states.check_transactional(PRODUCER, 0, guard) is ErrorCode.NONE
+    assert producer_states.check_transactional(PRODUCER, EPOCH, guard) is ErrorCode.NONE
 
 
 def test_batch_of_an_open_transaction_needs_no_verification() -> None:
     """The verification of the first batch is valid until the transaction ends."""
     producer_states = states(transactional(0))
-    assert producer_states.begin_verification(PRODUCER, 0) is None
-    assert producer_states.check_transactional(PRODUCER, 0, None) is ErrorCode.NONE
+    assert producer_states.begin_verification(PRODUCER, EPOCH) is None
+    assert producer_states.check_transactional(PRODUCER, EPOCH, None) is ErrorCode.NONE
 
 
 def test_guard_is_invalid_after_the_transaction_has_ended() -> None:
     """A delayed batch must not open a transaction that no marker will end."""
     producer_states = ProducerStates()
-    guard = producer_states.begin_verification(PRODUCER, 0)
+    guard = producer_states.begin_verification(PRODUCER, EPOCH)
     producer_states.appended(marker(0, is_commit=False))
-    assert producer_states.check_transactional(PRODUCER, 0, guard) is ErrorCode.INVALID_TXN_STATE
+    assert (
+        producer_states.check_transactional(PRODUCER, EPOCH, guard) is ErrorCode.INVALID_TXN_STATE
+    )
 
 
 def test_batch_of_an_older_epoch_is_refused() -> None:
@@ -141,9 +145,10 @@ def test_batch_of_an_older_epoch_is_refused() -> None:
     So the producer, which still uses epoch 0, is fenced: its batches are refused.
     """
     producer_states = states(transactional(0), marker(1, is_commit=False, epoch=1))
-    guard = producer_states.begin_verification(PRODUCER, 0)
+    guard = producer_states.begin_verification(PRODUCER, EPOCH)
     assert (
-        producer_states.check_transactional(PRODUCER, 0, guard) is ErrorCode.INVALID_PRODUCER_EPOCH
+        producer_states.check_transactional(PRODUCER, EPOCH, guard)
+        is ErrorCode.INVALID_PRODUCER_EPOCH
     )
 
 
@@ -170,9 +175,9 @@ def test_producer_states_are_rebuilt_after_a_restart_and_a_truncation() -> None:
     assert written.append_as_follower((transactional(1), marker(2))) is ErrorCode.NONE
     reopened = PartitionLog(written.topic_partition, written.storage)
     assert len(reopened.producers) == 1
-    assert not reopened.producers.has_ongoing_transaction(PRODUCER, 0)
+    assert not reopened.producers.has_ongoing_transaction(PRODUCER, EPOCH)
     reopened.truncate_to(2)  # removes the marker
-    assert reopened.producers.has_ongoing_transaction(PRODUCER, 0)
+    assert reopened.producers.has_ongoing_transaction(PRODUCER, EPOCH)
     reopened.truncate_to(1)  # removes the batch of the transaction, too
     assert len(reopened.producers) == 0
 
@@ -198,12 +203,12 @@ def test_leader_appends_a_verified_transaction_and_its_marker_and_replicates_bot
         producer_id=PRODUCER,
         producer_epoch=0,
         is_transactional=True,
-        verification_guard=producers.begin_verification(PRODUCER, 0),
+        verification_guard=producers.begin_verification(PRODUCER, EPOCH),
     )
     assert (verified.error, verified.base_offset) == (ErrorCode.NONE, 0)
 
     replicate(leading, following)
-    assert following.log.producers.has_ongoing_transaction(PRODUCER, 0)
+    assert following.log.producers.has_ongoing_transaction(PRODUCER, EPOCH)
 
     ended = leading.append_marker(
         EndTransactionMarker(is_commit=True, coordinator_epoch=4),
@@ -214,7 +219,7 @@ def test_leader_appends_a_verified_transaction_and_its_marker_and_replicates_bot
     )
     assert (ended.error, ended.base_offset) == (ErrorCode.NONE, 1)
     replicate(leading, following)
-    assert not following.log.producers.has_ongoing_transaction(PRODUCER, 0)
+    assert not following.log.producers.has_ongoing_transaction(PRODUCER, EPOCH)
 
 
 def test_marker_is_refused_where_appends_are_refused() -> None:

@@ -260,7 +260,7 @@ def test_load_of_a_tombstone_in_a_transaction_deletes_pending_offsets_only() -> 
     h.txn_commit(txn_offset_commit({FOO_0: 30}, producer=Q))
 
     for partition in (FOO_0, FOO_1):
-        tombstone = offset_tombstone("group", TopicPartition(*partition), 1)
+        tombstone = offset_tombstone("group", TopicPartition(*partition), now_ms=1)
         h.write_records(tombstone, producer_id=P, is_transactional=True)
 
     other = h.failover()

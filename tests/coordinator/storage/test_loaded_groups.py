@@ -60,12 +60,14 @@ def record(*members: MemberMetadataValue, group_id: str = GROUP, generation: int
         current_state_timestamp_ms=STATE_TIMESTAMP_MS,
         members=members,
     )
-    return Record(encode_group_metadata_key(group_id), encode_group_metadata_value(value), 1)
+    return Record(
+        encode_group_metadata_key(group_id), encode_group_metadata_value(value), timestamp_ms=1
+    )
 
 
 def tombstone(group_id: str = GROUP) -> Record:
     """Return the record that deletes a group."""
-    return Record(encode_group_metadata_key(group_id), None, 1)
+    return Record(encode_group_metadata_key(group_id), None, timestamp_ms=1)
 
 
 def loaded(*records: Record, max_size: int = 10) -> CoordinatorHarness:
@@ -169,7 +171,7 @@ def test_group_that_is_written_after_its_tombstone_exists() -> None:
     committed_offset = Record(
         encode_offset_commit_key(GROUP, TopicPartition("foo", 0)),
         encode_offset_commit_value(OffsetCommitValue(offset=5, commit_timestamp_ms=1)),
-        1,
+        timestamp_ms=1,
     )
     h = loaded(committed_offset, record(member(0)), tombstone(), record(member(1), generation=2))
     assert h.summary().members == ("member-1",)

@@ -251,7 +251,7 @@ def test_next_coordinator_completes_a_decided_transaction_without_partitions_at_
         transaction_timeout_ms=60_000,
         transaction_status=STATE_IDS[TransactionState.PREPARE_ABORT],
     )
-    h.write(Record(encode_transaction_key(TX), encode_transaction_value(decided), 0))
+    h.write(Record(encode_transaction_key(TX), encode_transaction_value(decided), timestamp_ms=0))
     other = h.failover()
     assert other.markers == []
     assert other.state() is TransactionState.COMPLETE_ABORT
@@ -297,7 +297,7 @@ def test_load_with_an_unreadable_record_keeps_the_records_before_it() -> None:
     h = TransactionHarness()
     h.init()
     # The value has version 9, which does not exist.
-    h.write(Record(encode_transaction_key("other"), b"\x00\x09", 0))
+    h.write(Record(encode_transaction_key("other"), b"\x00\x09", timestamp_ms=0))
     h.coordinator.begin_load(0, coordinator_epoch=1)
     h.coordinator.load_batches(0, tuple(h.log))
     assert "version 9" in (h.coordinator.load_error(0) or "")
@@ -312,7 +312,7 @@ def test_load_ignores_records_of_an_unknown_kind() -> None:
     """
     h = TransactionHarness()
     h.init()
-    h.write(Record(b"\x00\x07x", b"\x00\x00", 0))
+    h.write(Record(b"\x00\x07x", b"\x00\x00", timestamp_ms=0))
     assert h.failover().coordinator.metadata(TX) is not None
 
 

@@ -152,7 +152,7 @@ def test_marker_is_encoded_as_a_control_batch() -> None:
     """A transaction marker, the record that ends a transaction, is alone in a control batch."""
     marker = EndTransactionMarker(is_commit=True, coordinator_epoch=4)
     batch = build_batch(
-        (encode_marker(marker, 77),),
+        (encode_marker(marker, timestamp_ms=77),),
         producer_id=9,
         producer_epoch=2,
         is_transactional=True,
