@@ -1,4 +1,4 @@
-"""Invariants of the group coordinator. They are true whenever it handles no input.
+"""Invariants of the group coordinator. They are true whenever no input is handled.
 
 Tests and experiments call these checks after an input. The docstring of each check says what must
 be true. Otherwise the check raises InvariantViolation with the invariant's name and evidence. For

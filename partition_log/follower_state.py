@@ -19,7 +19,8 @@ class SharedFetchTime:
     A follower's Fetch names all its partitions, and usually only one partition has a new record.
     For the other partitions, only the time of the Fetch must be noted. To write the time into the
     FollowerState of each partition would be most of the work for a Fetch. So these states share one
-    object with the time, which is a time on the leader's clock.
+    object with the time, which is a time on the leader's clock. `FollowerState.count_with` begins
+    the sharing, and `count_alone` ends it.
     """
 
     __slots__ = ("time_us",)

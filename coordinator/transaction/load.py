@@ -53,6 +53,7 @@ class TransactionLoad:
 
     def _read_batch(self, batch: RecordBatch) -> None:
         """Keep the last value of each transactional id in a batch."""
+        # No codecs are needed, because batches of `__transaction_state` are never compressed.
         for key, stored, _ in fields_of(batch):
             if key is None:
                 raise CorruptRecord(f"record without key in batch {batch.base_offset}")

@@ -47,7 +47,7 @@ def decode_marker(batch: RecordBatch) -> EndTransactionMarker | None:
     The result is None if the batch has another kind of control record, or no record.
     Raises: ValueError if the record is too short for a marker.
     """
-    records = fields_of(batch)
+    records = fields_of(batch)  # without codecs, because a control batch is never compressed
     if not records:
         return None  # a compaction has removed the marker and kept the empty batch
     key, value, _ = records[0]
