@@ -56,6 +56,7 @@ def two_groups(faults: list[object] | None = None, **java_switches: bool) -> Exp
             "java_coordinator": java_switches,
         },
         groups={
+            # None: these members never commit.
             "readers": readers(commit_interval_ms=None, late_members=[other_side]),
             "writers": readers(members=1),
         },
@@ -105,8 +106,7 @@ def test_members_leave_a_cut_coordinator_once_it_has_uncommitted_writes() -> Non
     assert all(CUT_S < after_s < CUT_S + 3 for after_s in left_after_s(scala).values())
     assert scala.report("ownership").measured["overlapping_partitions"] == 2
 
-    # With the switch, a reader sends its next heartbeat within 2 s, and waits for the answer for 5
-    # s.
+    # With the switch, a reader sends its next heartbeat within 2 s, and waits 5 s for the answer.
     assert sorted(left_after_s(java)) == ["consumer-readers-0", "consumer-readers-1"]
     assert all(5 <= after_s <= 8 for after_s in left_after_s(java).values())
     assert java.report("ownership").measured["overlaps"] == 0
@@ -115,9 +115,9 @@ def test_members_leave_a_cut_coordinator_once_it_has_uncommitted_writes() -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["crash", "cut", "pause", "leadership_move"])
 def test_no_check_has_a_finding_with_every_switch_on(fault: str) -> None:
-    """With the switches, a commit may be applied after its request has timed out.
+    """With the switches, a coordinator may apply a commit after the commit's request has timed out.
 
-    The checks must not report such a commit as lost, nor as a commit of another generation.
+    The checks must not report this commit as lost, nor as a commit of another generation.
 
     The controller fences a broker that it has not heard for 9 s. There are two cuts (or pauses).
     The first one lasts 7 s, and ends before the coordinator is fenced. The second one lasts 15 s,

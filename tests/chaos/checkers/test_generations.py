@@ -9,7 +9,7 @@ A violation is one of these:
 
 Each test writes the trace of a small group by hand, and lets the checker judge the trace. Where a
 docstring says "Planted bug", it describes a bug of a coordinator or a consumer that would leave
-such a trace.
+such a trace. The first number of each row is its time in seconds.
 """
 
 import pytest
@@ -414,7 +414,7 @@ def test_run_without_members_reports_that_nothing_was_judged() -> None:
     assert check(Rows()).outcome is CheckOutcome.NOTHING_SEEN
 
 
-# -- rows by which members say that they get or give up partitions --
+# -- rows that members write when they get or give up partitions --
 
 
 def complete_join(rows: Rows, time_s: float, generation: int) -> None:

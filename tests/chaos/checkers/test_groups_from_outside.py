@@ -6,8 +6,8 @@ trace rows about the guest's group, but the guest itself writes none, so the che
 of what happens.
 
 These tests need no Java client. They play a run with two groups that coordlab starts, `readers` and
-`payments`. Then they remove the rows that the members of `payments` wrote, and tell the checkers
-that `payments` has guests.
+`payments`. Then they remove the rows that the members of `payments` wrote. The context that the
+checkers get says that `payments` has guests.
 """
 
 import pytest
@@ -129,9 +129,9 @@ def test_no_check_accuses_a_group_whose_members_write_no_rows(
 
 
 def test_member_without_rows_is_accused_if_it_counts_as_one_of_the_lab() -> None:
-    """The rows of member 1 are removed, but the checkers are told of no guest.
+    """The rows of member 1 are removed, but the context of the checkers names no guest.
 
-    So the records that member 1 processed look as if nobody had processed them.
+    So the records that member 1 processed look as if no member had processed them.
     """
     experiment, all_rows = play_two_groups([])
     rows = [row for row in all_rows if not is_row_of_a_lab_client(f"consumer-{OUTSIDE}-1", row)]

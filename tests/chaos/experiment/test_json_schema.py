@@ -37,7 +37,7 @@ MUTATIONS = 150
 """Number of documents that `test_schema_and_validate_agree_on_random_mutations` tries."""
 
 IsLoaded = Callable[[object], bool]
-"""A function that says whether `validate` accepts a document."""
+"""A function that returns whether `validate` accepts a document."""
 
 
 @cache
@@ -59,7 +59,7 @@ def schema_errors(document: object) -> list[str]:
 
 @pytest.fixture
 def is_loaded(tmp_path: Path) -> IsLoaded:
-    """Return a function that says whether `validate` accepts a document."""
+    """Return a function that returns whether `validate` accepts a document."""
 
     def load(document: object) -> bool:
         file = tmp_path / "document.yaml"
@@ -364,8 +364,8 @@ def test_schema_and_validate_agree_on_random_mutations(is_loaded: IsLoaded) -> N
 def test_faults_of_similar_names_have_their_own_arguments() -> None:
     """The fault `reset` may have the argument `purposes`, and `reset_offsets` the argument `to`.
 
-    Once the structs with the arguments of these two faults had the same name. So the schema had one
-    of the two structs for both faults.
+    In an earlier version, the structs with the arguments of these two faults had the same name. So
+    the schema had one of the two structs for both faults.
     """
     reset = {"at": "1s", "fault": "reset", "from": "clients", "to": "brokers"}
     right = reset | {"args": {"purposes": ["client"]}}

@@ -52,8 +52,8 @@ def test_file_gives_its_recorded_result(path: Path) -> None:
     """In a file with a violation, the first word of `expect` is the check that must find it.
 
     The recorded seed is played first. But the code has changed since the recording, so a violation
-    that depends on a race may need another seed now. So some more seeds are played, until the check
-    finds the violation.
+    that depends on a race may need another seed now. So up to NETWORK_SEEDS more seeds are played,
+    until the check finds the violation.
     """
     experiment, stamp = read_corpus_file(path)
 

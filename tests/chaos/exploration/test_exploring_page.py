@@ -15,10 +15,11 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "EXPLORING.md"
 
 
 def test_space_of_the_page_can_be_drawn_from(tmp_path: Path) -> None:
-    """Readers of the page begin with a copy of its space, so experiments can be drawn from it."""
+    """Readers begin with a copy of the page's space, so `draw` must accept the space as it is."""
     (text,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (tmp_path / "mine.yaml").write_text(text)
     space = load_space(str(tmp_path / "mine.yaml"))
+    # The space lists the numbers of brokers 3 and 5. 20 seeds are enough to draw both.
     drawn = [draw(space, seed) for seed in range(20)]
     assert {experiment.cluster.brokers for experiment in drawn} == {3, 5}
     assert all(experiment.faults for experiment in drawn)
@@ -29,6 +30,7 @@ def test_recipe_of_the_page_switches_the_guard_off() -> None:
 
     So the guard is off in every drawn experiment, for example in that of seed 0.
     """
+    # The recipe is a command with `--var cluster.guards.NAME=false --stop-after 1`.
     (override,) = re.findall(r"--var (cluster\.guards\.\S+) --stop-after", PAGE.read_text())
     drawn = draw(load_space("standard", [override]), seed=0)
     assert not drawn.cluster.guards.high_watermark_gate

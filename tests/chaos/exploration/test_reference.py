@@ -57,7 +57,7 @@ def test_reference_run_passes_and_does_its_minimum(seed: int) -> None:
 
     assert played.result is PlayResult.PASS
     assert missing_work(space.minimum, played) == []
-    # Each request is an event, and there are others; not every request is a Fetch.
+    # Requests are only some of the events, and Fetches are only some of the requests.
     assert played.events > sum(played.requests.values()) > played.requests["Fetch"]
 
 

@@ -136,4 +136,5 @@ def test_order_of_the_evidence_makes_a_difference_and_its_length_is_bounded() ->
     forward, backward = signature_with(first, second), signature_with(second, first)
     assert forward != backward
     assert forward.claims_as(backward)
-    assert len(signature_with(*others[:20]).story) == MAX_STEPS
+    more_kinds_than_fit = others[:20]
+    assert len(signature_with(*more_kinds_than_fit).story) == MAX_STEPS

@@ -81,8 +81,8 @@ def test_disk_can_be_lost_with_the_process(fault: str) -> None:
 def test_machine_without_power_is_cut_off_from_all_nodes() -> None:
     """A machine without power cannot close its connections, so the other nodes keep theirs open.
 
-    The lab only kills a process, and the connections of a killed process are closed. The cut
-    prevents that the other nodes hear of this.
+    The lab only kills a process, and the connections of a killed process are closed. Because of the
+    cut, the other nodes do not learn that the connections were closed.
     """
     run = Injecting({"at": "1s", "fault": "power_loss", "target": "broker(1)"})
 

@@ -1,7 +1,7 @@
 """The experiment `rolling_bounce` costs a group as many rebalance callbacks as a real Kafka does.
 
 Twelve members read twelve partitions. Six of the members leave and join again, one after the other,
-as when a new version of an application is deployed. A member has two rebalance callbacks: one for
+as when a new version of an application is deployed. A consumer has two rebalance callbacks: one for
 partitions that it must give up, and one for partitions that it gets. The number of calls does not
 depend on the seed.
 """
@@ -14,16 +14,16 @@ from tests.support.worlds.acceptance import play_virtual
 from tests.support.worlds.rolling_bounce import rolling_bounce_of
 
 LONGEST_US = 4_000_000
-"""A leave or a join must be settled within this time.
+"""After a leave or a join, all partitions must be assigned again within this time.
 
-This is enough for a heartbeat interval, the start of a consumer, and slow messages.
+4 s are enough for a heartbeat interval, the start of a consumer, and slow messages.
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_twelve_partitions_change_owners_in_each_leave_and_join(seed: int) -> None:
-    """Each leave and each join revokes and assigns the partitions of all members.
+    """In each leave and each join, all partitions are revoked and assigned again.
 
     A leave calls both callbacks of each of the 11 members that stay. A join calls both callbacks of
     all 12 members. A real cluster had the same number of calls (section bounce of
@@ -35,7 +35,7 @@ def test_twelve_partitions_change_owners_in_each_leave_and_join(seed: int) -> No
     bounce = rolling_bounce_of(run.rows, "orders-readers")
 
     assert run.results.verdict == Verdict.PASS
-    callbacks = 6 * 11 + 6 * 12
+    callbacks = 6 * 11 + 6 * 12  # six leaves and six joins
     assert (bounce.assigned, bounce.revoked) == (callbacks, callbacks)
     assert (len(bounce.leaves), len(bounce.joins)) == (6, 6)
     for change in (*bounce.leaves, *bounce.joins):

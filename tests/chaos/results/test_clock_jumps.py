@@ -29,7 +29,7 @@ HOUR = timedelta(hours=1)
 
 
 def jumping(step: timedelta) -> Iterator[datetime]:
-    """Yield times. The first is 2026-06-01 00:00, and each time differs from the last by `step`."""
+    """Yield the time 2026-06-01 00:00, and then times that each differ by `step` from the last."""
     return (datetime(2026, 6, 1, tzinfo=UTC) + step * number for number in count())
 
 

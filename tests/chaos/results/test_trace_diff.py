@@ -1,4 +1,4 @@
-"""Where do two runs part? The first difference of their traces.
+"""The first difference between the traces of two runs. At this difference the runs part.
 
 A trace has a row for each recorded event of a run. Two functions compare traces:
 
@@ -23,18 +23,36 @@ from cluster.lives import ADMIN_NODE
 from protocol.trace import TraceKind, TraceRow
 
 # The row with which a run enters its stage "steady".
-STEADY = TraceRow("a", 0, 0, 0, "driver", 0, "run_stage", detail='{"stage":"steady"}')
+STEADY = TraceRow(
+    run="a",
+    time_us=0,
+    node_time_us=0,
+    seq=0,
+    node="driver",
+    incarnation=0,
+    kind="run_stage",
+    detail='{"stage":"steady"}',
+)
 
 
 def row(time_us: int, node: str, kind: TraceKind = TraceKind.HIGH_WATERMARK) -> TraceRow:
     """Return a row. By default it is about a change of the high watermark, which is no step."""
-    return TraceRow("a", time_us, time_us, 0, node, 0, kind.value, partition="orders-0")
+    return TraceRow(
+        run="a",
+        time_us=time_us,
+        node_time_us=time_us,
+        seq=0,
+        node=node,
+        incarnation=0,
+        kind=kind.value,
+        partition="orders-0",
+    )
 
 
 def test_traces_that_differ_in_run_and_row_numbers_are_equal() -> None:
     """Two runs never have the same id. And their rows may be numbered differently.
 
-    This happens if only one of the runs has traced messages.
+    The numbers differ if only one of the two runs was played with rows of messages.
     """
     one = [row(1, "x"), row(2, "y")]
     other = [replace(same_row, run="b", seq=9) for same_row in one]
@@ -138,7 +156,7 @@ def test_steps_differ_at_the_first_step_that_the_other_run_lacks() -> None:
 
 
 def test_different_step_is_reported_with_the_steps_before_it() -> None:
-    """The steps before it may be those of any node, except the administrator's (ADMIN_NODE)."""
+    """The steps before the difference may be of any node except the administrator (ADMIN_NODE)."""
     fenced = row(3, "c", TraceKind.BROKER_FENCED)
     elected = row(5, "b", TraceKind.BECAME_LEADER)
     admin = row(4, ADMIN_NODE, TraceKind.NODE_STARTED)

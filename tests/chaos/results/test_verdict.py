@@ -15,7 +15,7 @@ from results_schema.results import CheckOutcome, CheckReport, RunOutcome, Verdic
 
 
 def report(outcome: CheckOutcome, note: str = "") -> CheckReport:
-    """Return the report of one check."""
+    """Return the report of one check. Its name, `fencing`, does not matter."""
     return CheckReport(check="fencing", outcome=outcome, note=note)
 
 
@@ -69,6 +69,7 @@ def test_verdict_of_checks_faults_and_reasons(
         (RunOutcome.COMPLETED, Verdict.PASS, 0),
         (RunOutcome.COMPLETED, Verdict.VIOLATED, 1),
         (RunOutcome.COMPLETED, Verdict.UNKNOWN, 2),
+        # The exit code of a program that Ctrl-C has ended.
         (RunOutcome.INTERRUPTED, Verdict.VIOLATED, 130),
         (RunOutcome.INTERNAL_ERROR, Verdict.VIOLATED, 255),
     ],

@@ -94,7 +94,10 @@ def test_replication_of_kafkas_topics_fits_a_small_cluster() -> None:
 
 
 def test_plan_of_a_file_is_kept_only_to_play_it(file: str) -> None:
-    """Without `--play` the faults of the file are left out, because a person will order faults."""
+    """Without `--play` the faults of the file are left out, because a person injects faults.
+
+    `plays` has the value of `--play`.
+    """
     standing = define(file, Flags())
     assert standing.experiment.name == "orders"
     assert standing.experiment.faults == ()

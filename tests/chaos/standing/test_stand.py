@@ -54,7 +54,7 @@ def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
 
     1. A request before the start is refused.
     2. A thread waits for the steady state, injects a crash and waits for the end of the crash.
-    3. An order about an unknown group is refused, and changes nothing.
+    3. A request for a fault of an unknown group is refused, and changes nothing.
     4. The last request ends the run. `stand` returns the results.
     """
     experiment = quick_experiment(faults=[], run={})
@@ -81,7 +81,7 @@ def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
         answers.append(answer)
         return answer
 
-    def send_orders() -> None:
+    def send_requests() -> None:
         """Do the steps 2 to 4 of the docstring above."""
         assert serving.wait(PATIENCE_S)
         while True:
@@ -97,9 +97,9 @@ def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
         ask(InjectRequest(fault="crash", target="coordinator-of(payments)"))  # an unknown group
         mailbox.ask(DownRequest())
 
-    # The run blocks this thread, so the orders come from another thread.
-    too_early = mailbox.ask(StatusRequest())
-    thread = threading.Thread(target=send_orders)
+    too_early = mailbox.ask(StatusRequest())  # step 1: the cluster has not started
+    # `stand` blocks this thread, so the requests of the steps 2 to 4 come from another thread.
+    thread = threading.Thread(target=send_requests)
     thread.start()
     try:
         ended = stand(
@@ -119,7 +119,7 @@ def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
     assert ended.results.verdict is Verdict.PASS, ended.results
     assert ended.unseen_groups == ()  # no client from outside has joined a group
 
-    # Before these two answers there are those about the status.
+    # The answers before these two are those to the status requests.
     injected, refused = answers[-2:]
     assert isinstance(injected, InjectAnswer)
     assert injected.fault.healed_at_us is not None

@@ -1,8 +1,8 @@
 """Targets: a fault names what it hits by a role, such as `coordinator-of(readers)`.
 
-When the fault is injected, the run looks at the status of the cluster, and resolves the target to
-the nodes that have the role, a Hit. If no node has the role at this time, the result is a Miss with
-a reason. A target that can never exist is refused when the experiment file is read.
+When the fault is injected, the run reads the status of the cluster, and resolves the target. The
+result is a Hit with the nodes that have the role. If no node has the role at this time, the result
+is a Miss with a reason. A target that can never exist is refused when the experiment file is read.
 
 The tests get the status from a FakeRuntime, which has no nodes and reports a healthy cluster with
 the brokers 0 to 2, the topic `orders` with two partitions, and the group `readers` with two
@@ -35,7 +35,7 @@ def situation_of(runtime: FakeRuntime, *, seed: int = 0) -> Situation:
     return Situation(
         experiment=runtime.experiment,
         status=runtime.run(_status(runtime)),
-        rng=stream(seed, "target", "crash-0"),
+        rng=stream(seed, "target", "crash-0"),  # for the target of the fault crash-0
     )
 
 
@@ -195,8 +195,8 @@ def test_any_broker_with_none_up_is_a_miss() -> None:
 def test_controller_is_the_active_or_the_only_one() -> None:
     """If a cluster has several controllers, the active controller is hit.
 
-    A stopped controller does not report that it is active. It is hit nevertheless if the cluster
-    has no other controller, as here.
+    A stopped controller does not report that it is active. A fault hits a stopped controller
+    nevertheless if the cluster has no other controller, as here.
     """
     runtime = FakeRuntime(experiment())
 
@@ -304,7 +304,7 @@ def test_target_that_can_never_exist_is_unknown_with_a_near_miss(
 ) -> None:
     """The file is refused before the run starts.
 
-    If the error has a near miss, it is the target that was probably meant.
+    `near_miss` is the target that was probably meant, or None.
     """
     unknown = check_target(target, experiment())
 
@@ -380,6 +380,7 @@ def test_leader_of_the_ensemble_is_that_of_the_newest_epoch() -> None:
     """Two servers say that they lead, because an old leader may not know yet of the new leader."""
     runtime = FakeRuntime(experiment(groups=groups_of_both_kinds()))
     situation = situation_of(runtime)
+    # zookeeper-1 leads in epoch 3, and zookeeper-2 still in epoch 2.
     for number, epoch in ((1, 3), (2, 2)):
         # The upper 32 bits of a zxid are the epoch.
         situation.status.zookeepers[zookeeper_name(number)] = ZooKeeperStatus(
@@ -422,9 +423,9 @@ def test_blast_radius_of_a_broker_has_its_leaderships_and_groups() -> None:
 
 
 def test_blast_radius_of_a_member_is_its_group_and_its_partitions() -> None:
-    """A member tells which partitions it has. When it is paused, it does not answer.
+    """The answer of a member lists its partitions. A paused member does not answer.
 
-    Then its partitions are unknown, but its group is still known.
+    Then the partitions of the member are unknown, but its group is still known.
     """
     runtime = FakeRuntime(experiment())
     member = NodeName("consumer-readers-1")

@@ -9,10 +9,11 @@ are revoked or lost. During an assignment a consumer must do these steps in orde
 
 A consumer that breaks this order has a bug, even if the group loses no record because of the bug.
 
-Each test writes the trace of a consumer, C0, by hand. The outcome of the check is PASS only if
-there was something to judge, such as records that are due because the group has committed offsets
-beyond them. Otherwise the outcome is NOTHING_SEEN. Some of the short traces here have nothing of
-this kind. So a test of a correct consumer only asserts that the outcome is not VIOLATED.
+Each test writes the trace of a consumer, C0, by hand. The first number of each row is its time in
+seconds. The outcome of the check is PASS only if there was something to judge, such as records that
+are due because the group has committed offsets beyond them. Otherwise the outcome is NOTHING_SEEN.
+Some of the short traces here have nothing of this kind. So a test of a correct consumer only
+asserts that the outcome is not VIOLATED.
 """
 
 from dataclasses import replace
@@ -52,7 +53,8 @@ def check(rows: Rows, context: CheckContext = CONTEXT) -> CheckReport:
 def only_finding(rows: Rows) -> str:
     """Return the summary of the only finding, without the group and the partition.
 
-    For example, it returns "C0 began at 0" for the finding "g, t-0: C0 began at 0".
+    For example, the result is "C0 began at 0" for the finding "g, t-0: C0 began at 0". The word
+    "it" in a summary stands for the partition t-0.
     """
     report = check(rows)
     assert report.outcome is CheckOutcome.VIOLATED
@@ -298,7 +300,7 @@ def test_deliveries_in_real_time_are_not_judged() -> None:
 def test_commit_of_records_that_were_not_delivered_is_found() -> None:
     """C0 commits 25 when it has delivered only the records up to 19.
 
-    If C0 died now, nobody would process the records 20 to 24.
+    If C0 died now, no member would process the records 20 to 24.
     """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)

@@ -7,6 +7,9 @@ hold only without faults, so their checkers need to know since when it has been 
 - `cluster_quiet_since_us` is the end of the last disturbance of a broker or controller. It is None
   while a broker or a controller is disturbed. If none was ever disturbed, it is 0, the beginning of
   the run.
+
+The first argument of each row function, such as `rows.add` and `rows.healed`, is the time in
+seconds.
 """
 
 from chaos.checkers.context import CheckContext, GroupExpectation

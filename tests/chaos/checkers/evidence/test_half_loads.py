@@ -9,6 +9,8 @@ to excuse such answers.
 
 A broker writes a row LOAD_COMPLETED at the end of a load. From the `offset` of this row HalfLoads
 learns how far the load has read.
+
+In the rows of these tests, the first argument of a function is `rows` or the time in seconds.
 """
 
 import pytest
@@ -59,8 +61,8 @@ def test_load_is_partial_if_it_ends_before_the_log_and_its_leader_is_replaced(
 ) -> None:
     """broker-0 leads epoch 1, and its log ends at 12. The load of broker-0 ends at `read_to`.
 
-    In the last case the election names broker-0 and epoch 1 again, so nobody replaces broker-0. A
-    load that ends early without a new leader is a bug, which the checkers must not excuse.
+    In the last case the election names broker-0 and epoch 1 again, so no broker replaces broker-0.
+    A load that ends early without a new leader is a bug, which the checkers must not excuse.
     """
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=1, log_end=12)
@@ -79,8 +81,8 @@ def test_load_is_partial_if_it_ends_before_the_log_and_its_leader_is_replaced(
 def test_second_load_of_an_epoch_does_not_continue_the_first() -> None:
     """Only the first load of an epoch can be excused, and here it read the whole log.
 
-    A broker loads twice in an epoch if it loses its log, and then is told again that it leads. The
-    second load finds an empty log, so this load ends at 0.
+    A broker loads twice in an epoch if it loses its log, and then becomes leader of the same epoch
+    again. The second load finds an empty log, so this load ends at 0.
     """
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=1, log_end=12)
@@ -102,6 +104,7 @@ def test_broker_that_leads_again_answers_from_the_partial_load_until_the_next_on
     """
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=1, log_end=12)
+    # HalfLoads needs no row of epoch 2: the election of epoch 3 proves that epoch 1 is over.
     elect(rows, 2, "broker-0", leader_epoch=3)
     rows.leads(2, "broker-0", leader_epoch=3, log_end=12)
     load(rows, 3, leader_epoch=1, read_to=0)

@@ -26,7 +26,7 @@ def test_intervals_equal_a_set_of_offsets(
 ) -> None:
     """Each method of IntervalSet agrees with a plain set of offsets, the model.
 
-    `missing` and `covered` are asked about the offsets from `start` to `start + length`. In
+    The test calls `missing` and `covered` with the offsets from `start` to `start + length`. In
     addition, there is a gap between any two intervals, because IntervalSet joins intervals that
     overlap or touch.
     """
@@ -44,6 +44,7 @@ def test_intervals_equal_a_set_of_offsets(
     for gap_start, gap_end in intervals.missing(start, end):
         missing.extend(range(gap_start, gap_end))
     assert missing == [offset for offset in range(start, end) if offset not in model]
+    # Neighbouring intervals do not touch.
     assert all(left_end < right_start for (_, left_end), (right_start, _) in pairwise(intervals))
 
 

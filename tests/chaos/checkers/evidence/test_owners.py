@@ -26,7 +26,7 @@ def test_partition_has_two_owners_until_the_older_one_revokes_it() -> None:
         owners.observe(row)
         assert owners.ended == []
 
-    # Both assignments made an owner of t-0.
+    # `of` maps each owner to the row of its assignment. Both assignments made an owner of t-0.
     assert list(owners.of("g", "t-0").values()) == rows.rows
     assert list(owners.of("g", "t-1")) == [(C0, 0)]
     assert owners.of("another group", "t-0") == {}

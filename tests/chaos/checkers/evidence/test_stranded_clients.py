@@ -66,7 +66,7 @@ def fence(rows: Rows, time_s: float, *brokers: str) -> None:
 
 
 def lookup_failed(rows: Rows, time_s: float, asked: str | None) -> None:
-    """Let C0 ask the broker `asked` for its coordinator in vain.
+    """Let C0 ask the broker `asked` for its coordinator, without success.
 
     None means that C0 has no broker to ask, because it waits a while after each failure.
     """
@@ -122,7 +122,7 @@ def check(checker: Checker, rows: Rows) -> CheckReport:
 
 
 def test_reader_that_knows_only_a_lost_broker_is_excused() -> None:
-    """Nobody reads the record of t-0. But C0, which owns t-0, is excused."""
+    """No member reads the record of t-0. But C0, which owns t-0, is excused."""
     report = check(Readers(CONTEXT), stranded_member())
 
     assert report.outcome is CheckOutcome.PASS

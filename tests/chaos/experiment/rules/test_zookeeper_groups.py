@@ -11,6 +11,7 @@ from chaos.experiment.rules.all_rules import errors, warnings
 from chaos.experiment.structs import Experiment, to_cluster_spec
 from tests.support.builders.experiments import experiment
 
+# The settings of a group with a coordinator, and of a group on ZooKeeper.
 NEW = {"members": 2, "topics": ["orders"]}
 OLD = NEW | {"coordination": "zookeeper"}
 
@@ -21,7 +22,7 @@ def with_old(**changes: object) -> Experiment:
 
 
 def test_ensemble_is_built_only_if_a_group_asks_for_it() -> None:
-    """If no group is on ZooKeeper, the cluster has no ZooKeeper servers, and no such consumers."""
+    """If no group is on ZooKeeper, the cluster has no ZooKeeper servers and consumers."""
     without, both = to_cluster_spec(experiment()), to_cluster_spec(with_old())
 
     assert without.zookeepers == ()
@@ -37,8 +38,8 @@ def test_ensemble_is_built_only_if_a_group_asks_for_it() -> None:
 def test_settings_of_the_file_reach_servers_and_members() -> None:
     """The settings of the file are passed on to the nodes.
 
-    If a setting were lost on this way, no error would show it. In the file the settings have the
-    names that they have in Kafka and ZooKeeper.
+    If the lab dropped a setting, no error would show this. In the file the settings have the names
+    that they have in Kafka and ZooKeeper.
     """
     file = with_old(
         zookeeper={"zookeeper.session.timeout.ms": 12_000, "rebalance.max.retries": 10},
@@ -98,11 +99,12 @@ def test_settings_for_zookeeper_need_a_group_on_zookeeper() -> None:
 
 
 def test_members_whose_retries_end_before_a_session_are_warned_about() -> None:
-    """`rebalance.max.retries x rebalance.backoff.ms > zookeeper.session.timeout.ms` (ZK-50).
+    """The retries of a member must last longer than a session (ZK-50).
 
-    If this condition does not hold, there is a warning. By default it holds: 4 retries at 2 s last
-    longer than a session of 6 s. 4 retries at 1.5 s do not. ZK-50 is a rule of
-    docs/kafka/ZOOKEEPER_CONSUMER.md.
+    `rebalance.max.retries x rebalance.backoff.ms > zookeeper.session.timeout.ms`
+
+    Otherwise there is a warning. By default 4 retries at 2 s last longer than a session of 6 s. 4
+    retries at 1.5 s do not. ZK-50 is a rule of docs/kafka/ZOOKEEPER_CONSUMER.md.
     """
 
     def warned_paths(**settings: object) -> list[str]:

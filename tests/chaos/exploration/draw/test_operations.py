@@ -75,8 +75,8 @@ def test_group_without_members_gets_no_operation() -> None:
 def shortened(args: dict[str, Any], fails: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """Let the pass "shortening rollouts" shrink a rollout, and return the rollout's new arguments.
 
-    `args` are the rollout's arguments before. `fails` gets the arguments of a candidate, and says
-    whether the candidate still fails.
+    `args` are the rollout's arguments before. `fails` gets the arguments of a candidate, and
+    returns whether the candidate still fails.
     """
     with_rollout = quick_experiment(
         faults=[{"at": "1s", "fault": "rollout", "target": "members(readers)", "args": args}]
@@ -85,8 +85,8 @@ def shortened(args: dict[str, Any], fails: Callable[[dict[str, Any]], bool]) -> 
     (shortening,) = [
         shrink_pass for shrink_pass in passes if shrink_pass.does == "shortening rollouts"
     ]
-    # `steps` is a generator. It yields a candidate, and is told by `send` whether this candidate
-    # still fails. Then it yields the next candidate.
+    # `steps` is a generator. It yields a candidate, and gets by `send` whether this candidate still
+    # fails. Then it yields the next candidate.
     steps = shortening.steps(with_rollout)
     still_fails: bool | None = None  # None before the first candidate
     smallest = with_rollout

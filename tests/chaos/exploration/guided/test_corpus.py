@@ -34,8 +34,8 @@ def runs_with_common_marks(seeds: range, marks: str = "xy") -> Iterator[RunSeen]
 def test_pair_is_rare_if_its_marks_are_common_and_seldom_occur_together() -> None:
     """The pair of a and b is rare, although both marks are common.
 
-    The pair of a and r is rare, too. But it is not listed as a pair, because the mark r is listed
-    as a rare mark.
+    300 runs reach a or b in turn, and only one run reaches both. The pair of a and r is rare, too.
+    But it is not listed as a pair, because the mark r is listed as a rare mark.
     """
     coverage = Coverage()
     for index in range(300):
@@ -56,6 +56,7 @@ def test_smallest_plans_of_a_rare_mark_are_kept() -> None:
     Of the five plans with the mark r, the three with 2, 4 and 7 faults are kept.
     """
     corpus = Corpus()
+    # In comparison with 200 runs without r, the mark r is rare.
     for common_run in runs_with_common_marks(range(200)):
         corpus.take(common_run)
     # Seed -> number of faults in its plan.

@@ -38,7 +38,7 @@ def test_file_of_a_mutated_seeds_finding_plays_the_same_run(tmp_path: Path) -> N
     """
     space = load_space("reference")
     run = play_seed(space, LINEAGE)
-    assert (run.seed, run.lineage) == (5, LINEAGE)
+    assert (run.seed, run.lineage) == (5, LINEAGE)  # 5 is the seed of the last mutation
     signature = Signature(check="fencing", claim="it broke")
     finding = PlayedFinding(signature=signature, summary="it broke", time_us=1)
     group = FindingGroup(signature=signature, number=1, example=run, finding=finding)
@@ -62,21 +62,20 @@ def test_lineage_on_the_command_line_is_the_mutated_schedule() -> None:
 
 
 @pytest.mark.slow
-def test_mutated_runs_of_a_cluster_are_equal_without_and_with_an_interruption() -> None:
+def test_mutated_runs_are_equal_without_and_with_an_interruption_of_the_search() -> None:
     """A search of 14 runs is played as a whole, and again in two parts of 8 and 6 runs.
 
     The second part continues from the records of the first part. It must choose the same parents
-    for its mutations as the whole search.
+    (the plans that are mutated) as the whole search.
 
     The seeds are divided into blocks. A mutation uses only the results of earlier blocks that are
-    complete. Here a block has only 3 seeds, so that 14 runs are enough. Some runs are played twice,
-    to compare them.
+    complete. Here a block has only 3 seeds, so that 14 runs are enough.
     """
     space = load_space("reference")
 
     def search(count: int, before: list[ExplorationRecord]) -> list[ExplorationRecord]:
         """Continue from the records `before` until `count` runs are played. Return all records."""
-        # 90 % of the seeds are mutated.
+        # 20 % of the runs are played twice, and 90 % of the seeds are mutations.
         tally, guidance = Tally(recheck_percent=20), Guidance(share=0.9, block=3)
         for record in before:
             tally.take(record)

@@ -5,8 +5,8 @@ the effects of the order must be in the trace.
 
 The group `g` of these tests reads the topics `t`, with two partitions, and `u`, with one. broker-0
 is the coordinator of `g`. The function `stored` returns rows of offsets that broker-0 stores, and
-`removed` returns rows of offsets that it removes. "Planted bug" in a docstring names a bug that the
-test would find.
+`removed` returns rows of offsets that broker-0 removes. "Planted bug" in a docstring names a bug
+that the test would find.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def missing_effect(
 ) -> str | None:
     """Return which effect of an order is missing, or None if no effect is missing.
 
-    The order is given between the rows `before` and the rows `after`.
+    The order begins between the rows `before` and the rows `after`.
 
     - `members` are the members that the order removes. None: they are not known.
     - `is_undisturbed` is True if no fault is in force.
@@ -172,7 +172,8 @@ def test_removal_of_members_removes_each_of_them() -> None:
 def test_deletion_of_a_group_makes_it_dead(cause: str, *, is_missing: bool) -> None:
     """The group must die because it was deleted, not because it expired.
 
-    If the group had expired before, the order would have been refused with GROUP_ID_NOT_FOUND.
+    This effect is demanded even in a disturbed cluster. If the group had expired before, the order
+    would have been refused with GROUP_ID_NOT_FOUND.
     """
     rows = Rows()
     rows.group_state(2, "broker-0", "Empty", "Dead", cause=cause)

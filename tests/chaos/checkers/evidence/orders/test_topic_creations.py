@@ -17,6 +17,8 @@ from protocol.trace import TraceKind
 from tests.support.builders.rows import Rows
 
 CONTROLLER = "controller-100"
+BROKERS = 3
+"""The number of brokers that can certainly get a replica."""
 
 
 def order(
@@ -63,7 +65,7 @@ def missing(
     for row in rows.rows:
         creation.observe(row)
     found = creation.find_missing()
-    return None if found is None else found[0]
+    return None if found is None else found[0]  # the sentence, without the row that proves it
 
 
 @pytest.mark.parametrize(
@@ -132,8 +134,8 @@ def test_error_must_fit_the_numbers(
 
     Planted bug: the controller refuses as many replicas as there are brokers, three.
     """
-    assert order(**fitting).misfits([error], 3) == []  # type: ignore[arg-type]
-    assert order(**unfitting).misfits([error], 3) == [error]  # type: ignore[arg-type]
+    assert order(**fitting).misfits([error], BROKERS) == []  # type: ignore[arg-type]
+    assert order(**unfitting).misfits([error], BROKERS) == [error]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +157,7 @@ def test_errors_that_no_fault_explains_are_found_while_something_is_broken(
     INVALID_REPLICATION_FACTOR has an explanation: if all brokers are fenced, every replication
     factor is refused. INVALID_REQUEST stands for all other errors, which a fault may cause.
     """
-    assert bool(order(must_succeed=False).misfits([error], 3)) is is_found
+    assert bool(order(must_succeed=False).misfits([error], BROKERS)) is is_found
 
 
 def test_topic_exists_once_a_request_of_the_order_has_created_it() -> None:
@@ -164,6 +166,6 @@ def test_topic_exists_once_a_request_of_the_order_has_created_it() -> None:
     Then the next request is refused with TOPIC_ALREADY_EXISTS, which fits the order.
     """
     creation = order()
-    assert creation.misfits(["TOPIC_ALREADY_EXISTS"], 3) == ["TOPIC_ALREADY_EXISTS"]
+    assert creation.misfits(["TOPIC_ALREADY_EXISTS"], BROKERS) == ["TOPIC_ALREADY_EXISTS"]
     assert missing(creation, ("t-0", (0, 1, 2), "broker-0")) is None
-    assert creation.misfits(["TOPIC_ALREADY_EXISTS"], 3) == []
+    assert creation.misfits(["TOPIC_ALREADY_EXISTS"], BROKERS) == []
