@@ -111,9 +111,10 @@ def load_nothing(
     "fault", [CRASH, MOVE, PAUSE, PAUSE_MEMBER, CUT], ids=lambda fault: fault["fault"]
 )
 def test_runs_without_a_bug_pass_every_check(fault: dict[str, object]) -> None:
-    """Each run has one fault: a crash, a move or a pause of the coordinator, or one of two others.
+    """Each run has one fault of the coordinator, of a member, or of the network.
 
-    The others are a pause of a member, and a cut that splits the network.
+    The coordinator crashes, loses its leadership or is paused. A member is paused. CUT splits the
+    network.
     """
     played = play(small(fault))
 
@@ -137,14 +138,17 @@ def test_split_brain_of_ownership_passes_and_is_measured() -> None:
     overlaps = played.report("ownership").measured
     assert overlaps["overlapping_partitions"] == 2
     assert overlaps["longest_overlap_ms"] > 5_000
-    assert played.report("processing").measured["processed_again_while_two_owned_it"] > 100
+    records_processed_again = played.report("processing").measured[
+        "processed_again_while_two_owned_it"
+    ]
+    assert records_processed_again > 100
 
 
 def test_resumed_member_passes_and_its_overlap_is_measured() -> None:
     """When the session of a paused member ends, its partitions are given to the other member.
 
     The paused member still believes that it owns these partitions. After it has resumed, it learns
-    the truth from the answer to its first heartbeat.
+    of its removal from the answer to its first heartbeat.
     """
     played = play(small(PAUSE_MEMBER, group=READERS_WITHOUT_COMMITS))
 
@@ -287,7 +291,8 @@ def test_loaded_members_without_a_full_session_are_found(monkeypatch: pytest.Mon
     """Planted bug: the new coordinator gives loaded members one second instead of a session."""
 
     def restart_soon(turn: Turn, group: Group, member: Member) -> None:
-        turn.set_timer(member.heartbeat_key, SessionTimer(group, member.member_id), 1_000)
+        one_second_ms = 1_000
+        turn.set_timer(member.heartbeat_key, SessionTimer(group, member.member_id), one_second_ms)
 
     monkeypatch.setattr(coordinator.coordinator, "restart_session_timer", restart_soon)
 
@@ -341,7 +346,7 @@ def test_member_that_stays_with_a_former_coordinator_is_found(
 
     def stay(self: CoordinatorDiscovery, cause: str) -> None:
         if cause == ErrorCode.NOT_COORDINATOR.name:
-            self._on_change()
+            self._on_change()  # the bug: the member keeps its coordinator
         else:
             mark_unknown(self, cause)
 
@@ -533,12 +538,11 @@ def test_commit_before_processing_is_found_when_the_member_dies_in_between() -> 
     The next owner starts from the committed offset. So the committed records are never processed.
     The test kills the member right after such a commit, once the run is steady (6 s).
     """
-    processed: dict[str, int] = {}
+    processed: dict[str, int] = {}  # partition -> the offset after its last processed record
     killed: list[str] = []
 
     def kill_after_a_hasty_commit(runtime: VirtualRuntime, row: TraceRow) -> None:
         if row.kind == TraceKind.RECORDS_CONSUMED:
-            # The offset after the last processed record of the partition.
             processed[row.partition or ""] = detail_of(row)["last"] + 1
             return
         is_beyond_processed = (row.offset or 0) > processed.get(row.partition or "", 0)

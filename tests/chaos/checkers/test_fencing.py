@@ -118,7 +118,7 @@ def elected(rows: Rows, time_s: float, broker: str, epoch: int) -> None:
 def test_failover_without_an_attempt_of_the_old_leader_reports_fencing_as_untested() -> None:
     """All appends of the old leader end before the election, so there is nothing to prevent.
 
-    So the run does not prove that fencing works, and the report says this.
+    So the run does not prove that fencing works, and the note of the report is NOT_TESTED.
 
     The report counts attempts (OLD_EPOCH_ATTEMPTS). An attempt is an append of an old leader that
     begins after the election, or still waits for its replicas at the time of the election.
@@ -163,7 +163,7 @@ def test_append_of_a_replaced_leader_is_an_attempt(begun_s: float) -> None:
 def test_append_of_a_leader_that_was_not_replaced_is_no_attempt() -> None:
     """There are two elections, but neither of them makes another broker the leader.
 
-    broker-0 itself is elected in epoch 1, and nobody in epoch 2. So the append of broker-0 is no
+    broker-0 itself is elected in epoch 1, and no broker in epoch 2. So the append of broker-0 is no
     attempt.
     """
     rows = Rows()
@@ -330,7 +330,7 @@ def test_acknowledged_append_missing_from_the_later_log_is_found() -> None:
         TraceKind.APPEND_COMPLETED,
         TraceKind.BECAME_LEADER,
     ]
-    assert "offset 10" in finding.story[0]
+    assert "offset 10" in finding.story[0]  # the text of the first row of the evidence
 
 
 def test_append_acknowledged_by_the_old_leader_after_the_later_epoch_began_is_found() -> None:
@@ -460,7 +460,7 @@ def test_violation_is_reported_once_during_the_run_and_completely_at_its_end() -
     reported: list[Finding] = []
     checker = Fencing(CheckContext())
     checker.on_finding = reported.append
-    rows = Rows(checker.observe)
+    rows = Rows(checker.observe)  # the checker observes each row as soon as it is added
 
     failover(rows, log_end=10)
     assert [finding.summary.partition(" is ")[0] for finding in reported] == [
@@ -497,7 +497,8 @@ def test_unload_of_an_older_epoch_than_the_loaded_one_is_found() -> None:
 def test_load_of_an_older_epoch_than_the_unloaded_one_is_found() -> None:
     """broker-0 has unloaded the partition, because another broker leads it in epoch 3.
 
-    If broker-0 then loads the partition as the leader of epoch 2, it serves groups of others.
+    If broker-0 then loads the partition as the leader of epoch 2, it serves groups that another
+    broker coordinates.
     """
     rows = Rows()
     rows.load_completed(1, "broker-0", leader_epoch=2)

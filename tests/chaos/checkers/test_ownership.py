@@ -9,9 +9,14 @@ these partitions to another member. But two conditions must hold:
 2. When nothing is broken any more, the overlap must end within about 10 s, because the member then
    learns of its removal.
 
-Each test writes a trace by hand. `rows.member_removed` adds the row of a removal, by default
-because the session has expired. In traces whose first fault is at 0 s, negative times are before
-this fault. Where a docstring says "Planted bug", it describes a bug that would leave such a trace.
+We say that a member is overtaken if another member gets its partition while it still owns the
+partition.
+
+Each test writes a trace by hand. The first number of a row is its time in seconds. In traces whose
+first fault is at 0 s, negative times are before this fault. `rows.member_removed` adds the row of a
+removal, by default because the session has expired. `members_survive=False` marks a fault that
+stops a member or cuts it off. Where a docstring says "Planted bug", it describes a bug that would
+leave such a trace.
 """
 
 from dataclasses import replace
@@ -303,8 +308,8 @@ def test_member_assigned_by_a_zombie_has_its_session_from_the_load_on(
 ) -> None:
     """broker-1 replaces broker-2 as the coordinator, and loads the group at 26 s.
 
-    broker-2 does not know this yet, and still lets members join. broker-1 removes C0 at 71 s, which
-    is one session after the load (26 s + 45 s). Whether this is right depends on C0:
+    broker-2, the zombie, does not know this yet, and still lets members join. broker-1 removes C0
+    at 71 s, which is one session after the load (26 s + 45 s). Whether this is right depends on C0:
 
     - If C0 joins at 29.2 s, after the load, it sends its heartbeats to broker-2. So broker-1 has
       never heard of C0, and the removal is right.
@@ -330,7 +335,7 @@ def test_member_assigned_by_a_zombie_has_its_session_from_the_load_on(
 def test_broker_that_waits_for_its_old_session_counts_as_down(
     unfenced_s: float, has_late_heartbeat: bool, is_allowed: bool
 ) -> None:
-    """broker-1 is killed, and starts again at 70 s. It serves nobody before it is unfenced.
+    """broker-1 is killed, and starts again at 70 s. It serves no client before it is unfenced.
 
     Until then something is broken, because C0 may know only this broker. There is an overlap from
     71 s to 112 s:
@@ -341,8 +346,8 @@ def test_broker_that_waits_for_its_old_session_counts_as_down(
 
     With `has_late_heartbeat` the controller unfences broker-1 at 70.2 s, because of a heartbeat
     that the old process had sent. This does not count, because the new process has not registered
-    yet. The file tests/corpus/broker_unfenced_for_heartbeats_of_its_old_life.yaml is such an
-    experiment.
+    yet. The file tests/corpus/broker_unfenced_for_heartbeats_of_its_old_life.yaml is an experiment
+    with such a late heartbeat.
     """
     rows = Rows()
     rows.add(0.1, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
@@ -353,6 +358,7 @@ def test_broker_that_waits_for_its_old_session_counts_as_down(
     # broker-1 starts again, and C1 gets the partition of C0.
     rows.add(70, "broker-1", TraceKind.NODE_STARTED, incarnation=1)
     if has_late_heartbeat:
+        # The new process registers only after this unfencing.
         rows.add(70.2, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
         rows.assigned(71, C1, names=["t-0"], generation=2, peer="broker-0")
         rows.add(unfenced_s, "controller-100", TraceKind.BROKER_REGISTERED, peer="broker-1")
@@ -402,7 +408,7 @@ def test_overlap_is_not_counted_while_the_group_has_no_coordinator() -> None:
     rows = Rows()
     split(rows)
     rows.assigned(53, LATE, names=["t-0"], generation=2, peer="broker-1")
-    rows.elected(60, "", isr=[0])
+    rows.elected(60, "", isr=[0])  # no leader
     rows.healed(61, "broker-0", fault="cut")
     rows.elected(90, "broker-0", isr=[0])
     rows.load_completed(90.2, "broker-0", leader_epoch=2)

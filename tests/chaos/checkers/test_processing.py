@@ -1,12 +1,13 @@
 """The processing checker finds records that no member processed, and counts duplicates.
 
-When a group commits offset 20, it says that all records before 20 are processed. So each record
-from the group's first position up to its last commit is "due": some member must have processed it.
-The checker excuses records that the configuration or an administrator lets the group skip.
-Duplicates are no violation, because Kafka promises delivery at least once.
+A commit of offset 20 means that the group has processed all records before 20. So each record from
+the group's first position up to its last commit is "due": some member must have processed it. The
+checker excuses records that the configuration or an administrator lets the group skip. Duplicates
+are no violation, because Kafka promises delivery at least once.
 
-Each test writes the trace of a small group by hand: the members C0 and C1 read t-0. Where a
-docstring says "Planted bug", it describes a bug that would leave such a trace.
+Each test writes the trace of a small group by hand: the members C0 and C1 read t-0. The first
+number of a row is its time in seconds. Where a docstring says "Planted bug", it describes a bug
+that would leave such a trace.
 """
 
 from dataclasses import replace
@@ -239,7 +240,8 @@ def test_reset_to_latest_is_excused_if_kafka_forgot_the_only_commit(
     4. C1 finds no committed offset, and starts from the latest offset, 80. So the records 60 to 79
        are left out.
 
-    Without a load nothing can have delayed the removal. Then the loss of the commit is a bug.
+    If `is_behind_load` is False, there is no load, and nothing can have delayed the removal. Then
+    the loss of the commit is a bug.
 
     `had_a_commit_before` changes nothing. If it is True, the group had committed the offset 50
     before, and an administrator deleted it.
@@ -284,7 +286,7 @@ def test_reset_to_latest_is_excused_if_kafka_forgot_the_only_commit(
 
 
 def test_duplicates_are_counted_by_the_member_that_processed_the_record_before() -> None:
-    """Duplicates are counted by who has processed the record before.
+    """The checker distinguishes whether the same member has processed the record before.
 
     - C0 goes back to 15, and processes 15 to 19 again: 5 records, by the same member.
     - C1 begins at 10, and processes 10 to 24 again: 15 records, by another member.
@@ -516,8 +518,8 @@ def test_records_skipped_after_an_expiry_are_no_violation(
 def test_records_that_an_administrator_may_have_skipped_are_no_violation(error: str) -> None:
     """An administrator tries to set the offset to 50, and does not learn whether it worked.
 
-    The request got no answer (TIMED_OUT, DISCONNECTED), or the broker waited in vain for the
-    replicas (REQUEST_TIMED_OUT). In both cases the offset may have been set.
+    The request got no answer (TIMED_OUT, DISCONNECTED), or the replicas did not get the commit in
+    time (REQUEST_TIMED_OUT). In both cases the offset may have been set.
     """
     rows = group_that_commits()
     rows.revoked(4, C0)
@@ -544,8 +546,8 @@ def test_records_skipped_to_a_refused_offset_are_found() -> None:
 def test_unanswered_commit_promises_nothing() -> None:
     """An administrator tries to commit 0 for a group that has never committed.
 
-    Nobody knows whether this worked. So perhaps the group has no commit, and may start from the
-    latest offset.
+    The answer does not show whether the offset was stored. So perhaps the group has no commit, and
+    may start from the latest offset.
     """
     rows = Rows()
     rows.assigned(1, C0)

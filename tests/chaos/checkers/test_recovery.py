@@ -5,9 +5,10 @@ these tests. From then on each part of the cluster has a certain time to recover
 example, the ISR of a partition must be complete 30 s later (`isr_recovery_us`), so at 70 s. A part
 that exceeds its bound is a finding.
 
-Each test writes a trace by hand. T0 is a partition of an ordinary topic, and TXN is the partition
-of `__transaction_state` with the transactions of the consumer. Where a docstring says "Planted
-bug", it describes a bug that would leave such a trace.
+Each test writes a trace by hand. The first number of a row is its time in seconds, and `end(rows,
+71)` ends the run at 71 s. T0 is a partition of an ordinary topic, and TXN is the partition of
+`__transaction_state` with the transactions of the consumer. Where a docstring says "Planted bug",
+it describes a bug that would leave such a trace.
 """
 
 import pytest
@@ -267,7 +268,7 @@ def test_order_of_a_move_may_arrive_after_another_preferred_election() -> None:
 # -- transactions --
 #
 # A transaction is Ongoing until its coordinator decides its end: PrepareCommit or PrepareAbort. The
-# coordinator then tells the decision to all partitions of the transaction, by records that are
+# coordinator then writes the decision to all partitions of the transaction, in records that are
 # called markers. When all partitions have their markers, the transaction is complete:
 # CompleteCommit or CompleteAbort.
 
@@ -318,7 +319,7 @@ def test_transaction_that_never_ends_is_found(state: str, bound_s: float) -> Non
 def test_transaction_of_a_partition_without_its_last_replica_is_not_awaited() -> None:
     """broker-1 had the only replica of TXN that was in sync. broker-1 is lost for good.
 
-    So the transaction has no coordinator, and nobody can end it.
+    So the transaction has no coordinator, and no broker can end it.
     """
     rows = cluster()
     transaction(rows, 20, "Ongoing")
@@ -393,8 +394,8 @@ def test_transaction_that_began_after_healing_is_not_awaited() -> None:
 def test_load_decides_which_transactions_are_open() -> None:
     """A new coordinator loads the log of transactions, and finds none that is open.
 
-    So the transaction has ended, although no row says so. The old coordinator may have logged the
-    end of the transaction, and died before it could write the row.
+    So the transaction has ended, although no row shows its end. The old coordinator may have logged
+    the end of the transaction, and died before it could write the row.
     """
     rows = cluster()
     transaction(rows, 20, "Ongoing")
@@ -491,8 +492,8 @@ def test_transaction_that_a_load_found_prepared_is_found() -> None:
 def add_offset_to_transaction(rows: Rows, time_s: float) -> None:
     """Let the coordinator of group `g` take an offset of the open transaction of producer 7.
 
-    Until a marker ends the transaction, the offset is unstable, which means that nobody may read
-    it.
+    Until a marker ends the transaction, the offset is unstable, which means that no consumer may
+    read the offset.
     """
     rows.add(
         time_s,
@@ -544,7 +545,7 @@ def test_unstable_offset_of_a_deleted_group_is_not_awaited(cause: str, *, is_fou
 def test_offset_that_a_load_found_stable_is_not_awaited() -> None:
     """A new coordinator, broker-1, loads the group from its log, which has the marker already.
 
-    So the offset is stable, although no row says so.
+    So the offset is stable, although no row shows the marker.
     """
     rows = cluster()
     add_offset_to_transaction(rows, 20)
@@ -579,7 +580,7 @@ def test_producer_without_acknowledged_records_is_found(
 ) -> None:
     """Planted bug: after a fault the producer never sends again.
 
-    The producer is excused while a replica of its topic is missing (`is_whole` is False).
+    The producer is excused while a replica of its topic is not in sync (`is_whole` is False).
     """
     rows = cluster()
     rows.stage(40, "liveness")

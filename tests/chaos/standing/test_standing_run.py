@@ -75,7 +75,7 @@ class ScriptedOrders:
         self.script = dict(sorted(script.items()))
         self.asked: list[PendingRequest] = []
         self.answered_at_us: dict[int, int] = {}
-        self.closed_because = "never opened"
+        self.closed_because = "never opened"  # "": the run takes requests at present
 
     def open(self) -> None:
         self.closed_because = ""
@@ -95,6 +95,7 @@ class ScriptedOrders:
             if time_us <= self.runtime.time_us:
                 del self.script[time_us]
                 pending = PendingRequest(request)
+                # The position of the request in `asked` is the key of its answer's time.
                 pending.future.add_done_callback(partial(self._note_answer, len(self.asked)))
                 self.asked.append(pending)
                 return pending

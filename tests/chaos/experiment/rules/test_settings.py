@@ -26,6 +26,7 @@ CRASH = {
     "duration": "25s",
 }
 MOVE = {"at": "5s", "fault": "leadership_move", "target": "coordinator-of(readers)"}
+# Each test that uses CUT adds its ends, `from` and `to`.
 CUT = {"at": "5s", "fault": "cut", "duration": "25s"}
 TRANSACTIONAL = {"transactional": True}
 
@@ -35,11 +36,15 @@ def _kafka(config: dict[str, object]) -> dict[str, object]:
     return {name.replace("_", "."): value for name, value in config.items()}
 
 
+# `|` of two dicts takes the value of the right dict where both have a key.
+
+
 def cluster(**config: object) -> dict[str, Any]:
     return {"brokers": 3, "config": CLUSTER | _kafka(config)}
 
 
 def readers(group: dict[str, Any] | None = None, **config: object) -> dict[str, Any]:
+    """Return the section `groups`. `group` has other keys of the group, such as `process_us`."""
     base = {"members": 2, "topics": ["orders"], "commit_interval_ms": 200}
     return {"readers": base | {"config": CONSUMER | _kafka(config)} | (group or {})}
 
