@@ -8,9 +8,10 @@ The cluster may fail to carry out an order while something else is broken. Somet
 broken as long as a fault lasts, and for SETTLING_S after its end. At any other time the failure is
 a finding. The outcome NOTHING_SEEN means that the trace has no order that can be judged.
 
-Each test writes a trace by hand. Most traces begin with `steady_cluster()`: three brokers, of which
-broker-0 leads OFFSETS_0, and so is the coordinator of the group g. Where a docstring says "Planted
-bug", it describes a bug that would leave such a trace.
+Each test writes a trace by hand. The first number of a row is its time in seconds. Most traces
+begin with `steady_cluster()`: three brokers, of which broker-0 leads OFFSETS_0, and so is the
+coordinator of the group g. Where a docstring says "Planted bug", it describes a bug that would
+leave such a trace.
 """
 
 from collections.abc import Sequence
@@ -133,7 +134,7 @@ def test_last_replica_in_sync_may_stop_once_its_partition_has_no_leader() -> Non
     """
     rows = steady_cluster()
     order_shutdown(rows, 20)
-    rows.elected(21, "", isr=[0])
+    rows.elected(21, "", isr=[0])  # no leader
     end_shutdown(rows, 22)
     assert check(rows).outcome is CheckOutcome.PASS
 
@@ -321,9 +322,9 @@ def test_order_about_a_group_gets_an_answer_while_nothing_is_broken(error: str) 
 
 
 def test_member_may_leave_before_its_removal_is_carried_out() -> None:
-    """The order asks for the members of the group, and then removes them.
+    """The administrator's client asks for the members of the group, and then removes them.
 
-    A member may leave in between. Then UNKNOWN_MEMBER_ID is a right error.
+    A member may leave between these two requests. Then UNKNOWN_MEMBER_ID is a right error.
     """
     rows = group_in("Empty")
     order_group(rows, 20, "remove_members")
@@ -433,7 +434,7 @@ def test_members_of_a_disturbed_coordinator_need_not_be_removed() -> None:
 # -- deletions of topics --
 
 
-def delete_topic(rows: Rows, time_s: float) -> None:
+def order_topic_deletion(rows: Rows, time_s: float) -> None:
     """Order the deletion of the topic `t`, which has one partition."""
     rows.fault(
         time_s,
@@ -454,7 +455,7 @@ def topic_deleted(rows: Rows, time_s: float) -> None:
 def test_deletion_of_a_topic_that_is_refused_while_nothing_is_broken_is_found() -> None:
     """Planted bug: the controller refuses the deletion, as if the topic did not exist."""
     rows = steady_cluster()
-    delete_topic(rows, 20)
+    order_topic_deletion(rows, 20)
     refuse(rows, 21, "delete_topic")
     report = check(rows)
     assert report.outcome is CheckOutcome.VIOLATED
@@ -471,7 +472,7 @@ def test_deletion_of_a_topic_that_is_deleted_may_be_refused(deleted_s: float) ->
     """
     rows = steady_cluster()
     topic_deleted(rows, deleted_s)
-    delete_topic(rows, 20)
+    order_topic_deletion(rows, 20)
     refuse(rows, 21, "delete_topic")
     assert check(rows).outcome is CheckOutcome.PASS
 
@@ -480,7 +481,7 @@ def test_deletion_of_a_topic_may_fail_while_something_is_broken() -> None:
     """Perhaps the controller did not get the order, because of the fault."""
     rows = steady_cluster()
     break_something(rows, 15)
-    delete_topic(rows, 20)
+    order_topic_deletion(rows, 20)
     refuse(rows, 21, "delete_topic")
     assert check(rows).outcome is CheckOutcome.PASS
 
@@ -490,7 +491,7 @@ def test_deletion_of_a_topic_that_was_created_again_is_judged() -> None:
     rows = steady_cluster()
     topic_deleted(rows, 12)
     topic_created(rows, 15)
-    delete_topic(rows, 20)
+    order_topic_deletion(rows, 20)
     refuse(rows, 21, "delete_topic")
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
@@ -498,7 +499,7 @@ def test_deletion_of_a_topic_that_was_created_again_is_judged() -> None:
 # -- creations of topics --
 
 
-def create_topic(
+def order_topic_creation(
     rows: Rows, time_s: float, *, partitions: int = 1, replication_factor: int = 2
 ) -> None:
     """Order the creation of the topic `t`."""
@@ -545,7 +546,7 @@ def test_creation_of_a_topic_has_its_effect(*, is_healed: bool) -> None:
     missing = "create_topic-0: the topic t was created, but its partitions are none instead of t-0"
     for is_created, summaries in ((True, []), (False, [missing])):
         rows = steady_cluster()
-        create_topic(rows, 20)
+        order_topic_creation(rows, 20)
         if is_created:
             topic_created(rows, 20.1)
         if is_healed:
@@ -562,7 +563,7 @@ def test_creation_of_a_topic_has_its_effect(*, is_healed: bool) -> None:
 def test_run_that_ends_before_the_answer_judges_no_creation() -> None:
     """The run ends 1 s after the order, which may still be on its way."""
     rows = steady_cluster()
-    create_topic(rows, 20)
+    order_topic_creation(rows, 20)
     rows.stage(21, "stopping")
     assert check(rows).findings == ()
 
@@ -577,7 +578,7 @@ def test_creation_that_is_refused_without_a_reason_is_found(error: str) -> None:
         rows = steady_cluster()
         if is_broken:
             break_something(rows, 15)
-        create_topic(rows, 20)
+        order_topic_creation(rows, 20)
         refuse_creation(rows, 21, error)
         (finding,) = check(rows).findings
         expected = f"create_topic-0: the topic t was not created (for people){ending}"
@@ -594,7 +595,7 @@ def test_creation_of_a_topic_that_exists_may_be_refused(created_s: float) -> Non
     """
     rows = steady_cluster()
     topic_created(rows, created_s)
-    create_topic(rows, 20)
+    order_topic_creation(rows, 20)
     refuse_creation(rows, 21, "TOPIC_ALREADY_EXISTS")
     assert check(rows).outcome is CheckOutcome.PASS
 
@@ -604,7 +605,7 @@ def test_creation_of_a_topic_that_was_deleted_must_not_be_refused() -> None:
     rows = steady_cluster()
     topic_created(rows, 12)
     topic_deleted(rows, 15)
-    create_topic(rows, 20)
+    order_topic_creation(rows, 20)
     refuse_creation(rows, 21, "TOPIC_ALREADY_EXISTS")
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
@@ -615,6 +616,6 @@ def test_creation_without_an_answer_is_found_unless_something_is_broken() -> Non
         rows = steady_cluster()
         if is_broken:
             break_something(rows, 15)
-        create_topic(rows, 20)
+        order_topic_creation(rows, 20)
         refuse_creation(rows, 21)
         assert bool(check(rows).findings) is not is_broken

@@ -6,8 +6,9 @@ itself at its end (the verification). The checker judges whether this fetch may 
 that it returns. Here it must return 200, unless a later commit, a deletion or an allowed loss of
 data explains another offset.
 
-Each test writes a trace by hand. Where a docstring says "Planted bug", it describes a bug that
-would leave such a trace. References such as BEHAVIOUR 6.1 name a file of docs/kafka and a section.
+Each test writes a trace by hand. The first number of a row is its time in seconds. Where a
+docstring says "Planted bug", it describes a bug that would leave such a trace. References such as
+BEHAVIOUR 6.1 name a file of docs/kafka and a section.
 """
 
 from dataclasses import replace
@@ -121,7 +122,7 @@ def test_offset_whose_commit_becomes_known_later_passes() -> None:
     """C1 fetches 17, and only later C0 reports that it has tried to commit 17.
 
     This is right. A new coordinator also loads records that are not on all replicas yet. So it
-    knows a commit that nobody has acknowledged.
+    knows a commit that was never acknowledged.
     """
     rows = Rows()
     rows.leads(0.1, "broker-0", leader_epoch=0, log_end=0)
@@ -171,7 +172,7 @@ def test_commit_of_an_administrator_counts_like_any_other() -> None:
 
 @pytest.mark.parametrize("error", ["TIMED_OUT", "DISCONNECTED", "REQUEST_TIMED_OUT"])
 def test_unanswered_commit_of_an_administrator_may_count(error: str) -> None:
-    """Nobody knows whether the commit of 50 was carried out, so the fetch may return 50 or 200."""
+    """The commit of 50 may or may not have been carried out, so the fetch may return 50 or 200."""
     for returned in (50, 200):
         rows = two_commits()
         rows.admin_commit(4, offset=50, error=error)
@@ -221,7 +222,8 @@ def test_deletion_removes_acknowledged_offsets_that_wait_for_their_marker(
     There is a row for the deletion of the offset of t-1, but none for that of t-0. A deletion
     leaves no row of an offset that is in a transaction and not stored yet, because the marker that
     ends the transaction has not come. So the missing offset is excused only in a group with
-    transactions (`is_transactional`), and only if no row says that 200 was stored (`is_stored`).
+    transactions (`is_transactional`), and only if no row shows that 200 was stored (`is_stored` is
+    False).
     """
     rows = two_commits()
     if is_stored:
@@ -319,9 +321,9 @@ def test_age_of_an_empty_group_is_that_of_the_loaded_generation(
     - If the coordinator has loaded generation 4, the removal is too early.
     """
     rows = two_commits()
-    rows.group_state(4, "broker-0", "PreparingRebalance", "Empty", 2)
-    rows.group_state(5, "broker-0", "Empty", "PreparingRebalance", 2)
-    rows.group_state(20, "broker-0", "PreparingRebalance", "Empty", 4)
+    rows.group_state(4, "broker-0", "PreparingRebalance", "Empty", generation=2)
+    rows.group_state(5, "broker-0", "Empty", "PreparingRebalance", generation=2)
+    rows.group_state(20, "broker-0", "PreparingRebalance", "Empty", generation=4)
     rows.leads(30, "broker-0", leader_epoch=1, log_end=2)
     rows.group_loaded(30, "broker-0", state="Empty", generation=loaded_generation)
     rows.offset_removed(64, cause="expired", node="broker-0")
@@ -428,7 +430,7 @@ def test_return_of_the_value_before_a_rewind_is_found() -> None:
 
 @pytest.mark.parametrize("returned", [200, 300])
 def test_timed_out_commit_may_or_may_not_be_returned(returned: int) -> None:
-    """The commit of 300 times out, so nobody knows whether it is stored.
+    """The commit of 300 times out, so it may or may not be stored.
 
     The fetch may return 200 or 300.
     """
@@ -509,7 +511,7 @@ def test_commit_sent_after_a_kill_of_its_broker_may_take_effect_later() -> None:
 
 
 def test_value_whose_committer_gives_up_later_is_no_loss() -> None:
-    """C1 fetches 300 at 10.1 s, when no row says that anybody has committed it.
+    """C1 fetches 300 at 10.1 s, when the trace has no commit of 300 yet.
 
     At 33 s C0 reports that it got no answer to its commit of 300. So the fetch of 300 was right.
     """
@@ -524,7 +526,7 @@ def test_value_whose_committer_gives_up_later_is_no_loss() -> None:
 
 
 def test_value_without_a_committer_in_time_is_reported_during_the_run() -> None:
-    """C1 fetches 300 at 10.1 s, and nobody is known to have committed it.
+    """C1 fetches 300 at 10.1 s, and the trace has no commit of 300.
 
     As in the test above, a client may still wait for the answer to its commit of 300. But the
     client waits for 30 s at most (its request timeout). So the checker reports the finding when it
@@ -808,7 +810,7 @@ def test_run_without_commits_reports_that_nothing_was_judged() -> None:
 
 
 def test_members_that_never_commit_are_named_as_the_reason() -> None:
-    """The experiment says that its members never commit, and the note of the report says so.
+    """The members of this experiment never commit, and the note gives this as the reason.
 
     The usual note, `no commit was acknowledged`, would read as if commits had been refused.
     """

@@ -5,8 +5,9 @@ become live. A group is live if it is Stable, and a commit of each member has be
 since the healing. A group that does not become live is a finding, unless something excuses it. The
 outcome INCONCLUSIVE means that the group had an excuse, or was not watched for 60 s.
 
-Each test writes a trace by hand. "Planted bug" in a docstring describes a bug that would leave such
-a trace. "Corpus" names an experiment of tests/corpus whose run has such a trace.
+Each test writes a trace by hand. The first number of a row is its time in seconds. "Planted bug" in
+a docstring describes a bug that would leave such a trace. "Corpus" names an experiment of
+tests/corpus whose run has such a trace.
 """
 
 import pytest
@@ -623,7 +624,7 @@ def test_late_member_is_expected_once_it_was_started() -> None:
 
 
 def test_group_without_live_members_proves_nothing() -> None:
-    """Both members are killed after the healing, so nobody could make the group live."""
+    """Both members are killed after the healing, so no member could make the group live."""
     rows = healed_group()
     for consumer in (C0, C1):
         rows.add(40.1, "driver", TraceKind.NODE_KILLED, peer=consumer)
@@ -771,7 +772,7 @@ def test_application_that_exceeds_its_own_max_poll_interval_proves_nothing() -> 
         consumers=(C0, C1),
         offsets_partition=OFFSETS_0,
         commits=True,
-        application_us=50_000_000,
+        application_us=50_000_000,  # longest time between two polls
         max_poll_interval_us=15_000_000,
     )
     checker = Liveness(CheckContext(groups={"g": slow_group}, min_insync_replicas=1))
@@ -1003,9 +1004,9 @@ def test_cluster_that_never_reaches_its_steady_state_is_found(
 ) -> None:
     """Planted bug: no member ever joins the group.
 
-    Before its first fault a run waits until all groups are Stable. This run has waited 60 s in
-    vain. `bound_s` is the longest time that a healthy cluster needs. A run in real time has no such
-    bound (None).
+    Before its first fault a run waits until all groups are Stable. This run has waited for 60 s,
+    and the group is still Empty. `bound_s` is the longest time that a healthy cluster needs. A run
+    in real time has no such bound (None).
     """
     rows = Rows()
     rows.add(
@@ -1030,8 +1031,8 @@ def test_cluster_that_never_reaches_its_steady_state_is_found(
 def test_unreadable_offsets_of_a_live_group_are_found(is_live: bool) -> None:
     """Planted bug: the coordinator never answers an OffsetFetch.
 
-    At the end of the run an administrator tries in vain to read the committed offsets. This is a
-    finding only if the group is live. If the group is not live, this is the only finding.
+    At the end of the run an administrator cannot read the committed offsets. This is a finding only
+    if the group is live. If the group is not live, the only finding is that it is not live.
     """
     rows = healed_group()
     if is_live:

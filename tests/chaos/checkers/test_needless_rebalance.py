@@ -9,9 +9,11 @@ it. A rebalance without a reason is a finding.
 A failover is not judged if the group already needs a rebalance when the fault hits. The outcome
 NOTHING_SEEN means that the trace has no failover to judge.
 
-Each test writes a trace by hand. Where a docstring says "Planted bug", it describes a bug that
-would leave such a trace. "Corpus" names an experiment of tests/corpus in which this happens.
-References such as BEHAVIOUR 6.6 name a file of docs/kafka and a section.
+Each test writes a trace by hand. The first number of a row is its time in seconds.
+`rows.member_removed` adds the row of a removal, by default because the session has expired. Where a
+docstring says "Planted bug", it describes a bug that would leave such a trace. "Corpus" names an
+experiment of tests/corpus in which this happens. References such as BEHAVIOUR 6.6 name a file of
+docs/kafka and a section.
 """
 
 from dataclasses import replace
@@ -580,7 +582,7 @@ def test_member_behind_a_cut_excuses_only_its_own_group() -> None:
 
 
 def test_rebalance_after_a_move_of_the_coordinator_is_found() -> None:
-    """Planted bug: when broker-0 is replaced, it tells its members to rejoin.
+    """Planted bug: when broker-0 is replaced, it asks its members to rejoin.
 
     broker-0 should answer that it is not their coordinator any more.
     """

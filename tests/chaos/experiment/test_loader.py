@@ -235,6 +235,7 @@ def test_value_that_would_break_the_cluster_is_an_error(
 
 def test_target_in_a_file_without_groups_names_their_absence(write: Write) -> None:
     """The target of the fault is coordinator-of(readers), but the file has no groups at all."""
+    # VALID with an empty mapping in place of its groups.
     before_groups, _ = VALID.split("groups:\n")
     _, after_groups = VALID.split("producers:\n")
     content = f"{before_groups}groups: {{}}\nproducers:\n{after_groups}"
@@ -534,12 +535,15 @@ def test_unknown_check_is_an_error(write: Write) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "path"),
     [
+        # The default heartbeat interval, 3 s, is more than a third of this session.
         (
             "session.timeout.ms: 45000",
             "session.timeout.ms: 6000",
             "groups.readers.config.heartbeat.interval.ms",
         ),
+        # The members commit by themselves (`commit_interval_ms`), and by Kafka's auto-commit.
         ("      enable.auto.commit: false\n", "", "groups.readers.config.enable.auto.commit"),
+        # The crashed broker is back before its session of 9 s has ended.
         ("duration: 25s", "duration: 2s", "faults[0].duration"),
         ("members: 2", "members: 0", "groups.readers.members"),
     ],
@@ -654,7 +658,7 @@ def test_override_that_is_no_yaml_is_reported_as_text(write: Write, value: str) 
 def test_target_with_a_comma_between_braces_needs_quotes(write: Write) -> None:
     """YAML reads `{target: member(readers, 0)}` as two keys: `target` and `0)`.
 
-    The problem tells the user to write the target in quotes.
+    The message of the problem says that the target needs quotes.
     """
     value = "faults[0]={at: 1s, fault: crash, target: member(readers, 0)}"
 
@@ -742,6 +746,7 @@ SUGGESTION = re.compile(r"^# (?:Try:|    ) (--var .*?)(?:  +\(.*)?$", re.MULTILI
     #      --var faults[0].at=9s
 """
 QUOTED = re.compile(r'"[^"]*"')
+"""A part of a line that is in double quotes."""
 
 
 @pytest.mark.parametrize("listed", list_experiments(), ids=lambda listed: listed.name)
@@ -759,6 +764,7 @@ def test_suggested_commands_of_an_experiment_can_be_pasted_and_run(
         unquoted_text = QUOTED.sub("", line)
         assert not re.search(r"[][(){}*?~$&;|<>]", unquoted_text), line
 
+        # The words are `--var` and an override in turn.
         words = shlex.split(line)
         options, overrides = words[::2], words[1::2]
         assert options == ["--var"] * len(overrides)

@@ -448,7 +448,7 @@ def test_mutant_is_found_by_checkers_without_a_finding_in_the_original_run(
     the result of the mutated run is "broken", that is, the simulation itself has failed, the mutant
     is found by LAB. But LAB finds no mutant if the sound run is broken itself.
     """
-    play = mutant_play(7, sound_run, mutated_run, child_cpu_s=1.0)
+    play = mutant_play(number=7, sound=sound_run, played=mutated_run, child_cpu_s=1.0)
 
     assert play.found_by == found_by
     assert play.differs == (sound_run.result != mutated_run.result)
@@ -459,7 +459,7 @@ def test_mutant_is_found_by_checkers_without_a_finding_in_the_original_run(
 def test_run_over_its_bound_is_stopped_and_finds_nothing() -> None:
     """A run that takes too much CPU time is stopped, here after 60.1 s. Its result is None."""
     cpu_s = 60.1
-    play = mutant_play(7, played("pass"), None, child_cpu_s=cpu_s)
+    play = mutant_play(number=7, sound=played("pass"), played=None, child_cpu_s=cpu_s)
 
     assert (play.is_stopped, play.found_by, play.cpu_s) == (True, (), cpu_s)
 
@@ -467,6 +467,7 @@ def test_run_over_its_bound_is_stopped_and_finds_nothing() -> None:
 HEAD = JournalHead(
     code="c0de", python="3.11", machinery="m", sample="s", space="p", commit="abc", machine="here"
 )
+"""The head of a journal, which says what played its runs. The values are made up."""
 
 
 @pytest.mark.parametrize(
@@ -586,7 +587,8 @@ def test_record_has_the_outcome_of_each_mutant(made_up: Path) -> None:
     assert record.fates[2].found_by == ("fencing",)
     assert (record.fates[2].found_seed, record.fates[3].stopped_seeds) == (1, (1, 2, 3))
 
-    # `killed` says of each mutant whether unit tests kill it, if that is known.
+    # Unit tests kill a mutant if one of them fails with the mutant. `killed` has this result of
+    # each mutant for which it is known.
     all_killed = {fate.id: True for fate in record.fates}
     score = score_of(record.fates, killed=all_killed, sentences={})
     assert (score.mutants, score.reached, score.found, score.cpu_s) == (6, 4, 2, 4.5)
@@ -626,7 +628,7 @@ def test_page_shows_before_and_after_side_by_side(made_up: Path) -> None:
     """The record "before" is of earlier code, which does not find the third mutant.
 
     The page also shows sentences that a person has written about mutants. Here a sentence says that
-    the second mutant is equivalent, which means that it changes nothing that anybody could notice.
+    the second mutant is equivalent, which means that it changes nothing that a user could notice.
     """
     made_up_record(made_up, "after", finds_third=True)
     made_up_record(made_up, "before", finds_third=False)

@@ -30,7 +30,7 @@ from tests.support.builders.quick_experiment import quick_experiment
 from tests.support.worlds.acceptance import VirtualRun, play_virtual
 
 S = 1_000_000
-"""Microseconds of a second."""
+"""A second in microseconds."""
 PLACES = tuple(NodeName(f"consumer-readers-{index}") for index in range(6))
 """The names of the places: PLACES[3] is "consumer-readers-3"."""
 
@@ -250,7 +250,7 @@ def test_member_replaced_in_an_extra_place_stays_expected_there() -> None:
     """An earlier rollout with surge has left a member on the spare place 4, in place of place 0.
 
     This rollout replaces the member on place 4, so place 4 must remain in `joined`. If it did not,
-    the run would expect at its end that the place is empty, and would wait in vain.
+    the run would expect at its end that the place is empty, and would wait until its time limit.
     """
     cluster = cluster_of_four()
     cluster.states |= {PLACES[0]: NodeState.DOWN, PLACES[4]: NodeState.UP}
@@ -364,7 +364,7 @@ def test_interrupted_roll_back_counts_members_that_were_not_replaced() -> None:
     """
     cluster, rollout = cluster_of_four(), make_rollout(broken_from=1, rolls_back=True)
     drive(rollout, cluster, until_us=72 * S)
-    assert rollout.replaced
+    assert rollout.replaced  # the successors that the roll-back replaces in its turn
     up = [node for node, state in cluster.states.items() if state is NodeState.UP]
     assert len({*up, *rollout.places_to_fill()}) == 4
 
@@ -401,7 +401,7 @@ def test_rollout_that_waits_for_a_member_that_stays_down_is_rolled_back() -> Non
     """Another fault has ended the member of place 0, which stays down.
 
     With `max_unavailable` 0 no other member may stop while a member is down. So the rollout cannot
-    replace anybody, and is rolled back at its deadline.
+    replace any member, and is rolled back at its deadline.
     """
     cluster = cluster_of_four()
     rollout = make_rollout(rolls_back=True, max_unavailable=0, spare=PLACES[4:5])
@@ -607,8 +607,8 @@ def test_place_of_a_late_member_is_reserved_for_the_plan() -> None:
     (entry,) = run.results.faults
     assert entry.resolved["started"] == ["consumer-readers-3"]
     assert run.results.reasons == ()
-    # The run expects the member on the spare place, too. If it did not, it would wait in vain for a
-    # group without this member, until its `liveness_timeout` of 60 s.
+    # The run expects the member on the spare place, too. If it did not, it would wait for a group
+    # without this member, until its `liveness_timeout` of 60 s.
     stages = [row for row in run.rows if row.kind == TraceKind.RUN_STAGE]
     began_us = {detail_of(row)["stage"]: row.time_us for row in stages}
     assert began_us["verifying"] - began_us["liveness"] < 1 * S

@@ -349,8 +349,10 @@ B0_COORDINATES: tuple[StoryRow, ...] = (
 )
 """broker-0 leads and coordinates in epoch 0."""
 B1_ELECTED: tuple[StoryRow, ...] = (*B0_COORDINATES, elected(B1, epoch=1))
-"""The rows of B0_COORDINATES, and then the election of broker-1. No row tells broker-0 about this
-election, so broker-0 still coordinates: it is a zombie."""
+"""The rows of B0_COORDINATES, and then the election of broker-1.
+
+broker-0 does not learn of this election, so broker-0 still coordinates: it is a zombie.
+"""
 A_SESSION_PASSES: tuple[StoryRow, ...] = tuple(
     high_watermark(B2, offset=end) for end in range(SESSION_TIMEOUT_S)
 )

@@ -6,7 +6,7 @@ smaller experiment if its run fails in the same way. This means that the run has
 same signature: the same check, and the same sentence without names and numbers.
 
 The tests need no cluster. Most tests have a function `fails`, which takes an experiment and a
-network seed (which decides the latencies of a run), and says whether this run would fail. So
+network seed (which decides the latencies of a run), and returns whether this run would fail. So
 `fails` determines how small the experiment can become.
 """
 
@@ -230,6 +230,7 @@ def test_group_without_effect_is_removed_before_the_single_faults_of_a_long_plan
     Large parts of the plan are removed first, then groups, then single faults. Here two crashes are
     needed. The group `writers` is needed, too, but only as long as the plan has 20 faults or more.
     """
+    # 48 pauses, and two crashes among them.
     plan = tuple(
         fault(f"{index + 2}s", "pause", "broker(1)" if index % 4 else "broker(0)")
         for index in range(48)
@@ -640,7 +641,7 @@ def test_a_group_that_never_recovers_is_awaited_for_a_shorter_time() -> None:
 def test_a_slow_recovery_is_awaited_longer_and_is_no_failure() -> None:
     """With one fault the group does recover, but after 30 s.
 
-    To a run that waits 20 s, it looks as if the group never recovered. A run that confirms the
+    A run that waits only 20 s would find that the group does not recover. A run that confirms the
     result waits longer, and shows that one fault is not enough.
     """
 
@@ -654,11 +655,11 @@ def test_a_slow_recovery_is_awaited_longer_and_is_no_failure() -> None:
     assert len(left.experiment.faults) == 2
     assert set(liveness_timeouts(play)) == {"20s", "40s", "60s"}
     assert left.finding is not None
-    assert fails(left.experiment, 0)
+    assert fails(left.experiment, 0)  # the seed does not matter to `fails`
 
 
 def test_result_is_confirmed_even_when_the_runs_are_used_up() -> None:
-    """The result must fail with the whole wait. To confirm this, one run too many may be played."""
+    """The result must fail with the whole liveness_timeout. One more run may confirm this."""
 
     def fails(candidate: Experiment, _: int) -> bool:
         return len(candidate.faults) >= 2 or microseconds(candidate.run.liveness_timeout) < 60e6

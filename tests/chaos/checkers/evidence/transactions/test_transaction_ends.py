@@ -1,4 +1,4 @@
-"""Offsets of a transaction count exactly if its end was decided as a commit.
+"""Offsets of a transaction count exactly if the transaction was decided as a commit.
 
 A producer commits offsets of its group in a transaction. The offsets wait for the end of the
 transaction (the function `pending` adds the row of such an offset). The transaction coordinator
@@ -12,6 +12,10 @@ the id 0. When a coordinator takes over, it loads its groups or transactions, th
 from the log. A load of the group may delay a marker until the next transaction is decided. Such an
 end is called "late". A late end may also end the next transaction in the group, and the checker
 excuses this. "Planted bug" in a docstring names a bug that would lead to the situation.
+
+The first number of each row is its time in seconds. Many traces end with `rows.fetched(12.1,
+"consumer-g-0", offset=1)`: the coordinator answers offset 1, so an acknowledged commit of offset 2
+is lost.
 """
 
 import pytest
@@ -182,8 +186,8 @@ def test_offsets_that_count_after_an_abort_are_found() -> None:
 def test_marker_overtaken_by_the_next_transaction_is_judged_by_its_own_decision() -> None:
     """As in Kafka, the first marker may have to wait until broker-0 has loaded its groups.
 
-    While the marker waits, the next transaction is decided. Markers keep their order, so the first
-    end belongs to the first decision.
+    While the first marker waits, the next transaction is decided. Markers keep their order, so the
+    first end belongs to the first decision.
     """
     rows = Rows()
     pending(rows, 1)
