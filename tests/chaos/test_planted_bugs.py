@@ -126,7 +126,7 @@ def test_split_brain_of_ownership_passes_and_is_measured() -> None:
     """During CUT every partition gets two owners, which is no violation, but is measured.
 
     1. The two members stay with the old coordinator, which is cut off.
-    2. A new coordinator loads the group. It hears nothing of the two members, and removes them
+    2. A new coordinator loads the group. It gets no request of the two members, and removes them
        after one session. It gives their partitions to the third member.
     3. Both sides own the partitions until the cut is healed.
     """

@@ -33,7 +33,10 @@ MEMBERS = GroupExpectation(consumers=(CONSUMER,), offsets_partition=OFFSETS_0, c
 
 
 def check(rows: Rows, *, in_virtual_time: bool = True) -> CheckReport:
-    """Let the checker observe the rows in the order of time, and return its report."""
+    """Let the checker observe the rows in the order of time, and return its report.
+
+    `seen` of the report counts the orders that the checker had to judge.
+    """
     checker = Administration(
         CheckContext(
             groups={"g": MEMBERS},

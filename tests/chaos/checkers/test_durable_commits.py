@@ -29,11 +29,15 @@ CONTEXT = CheckContext(
         )
     }
 )
+# The two consumers of the group. The member id of C0 is f"{C0}-id".
 C0, C1 = "consumer-g-0", "consumer-g-1"
 
 
 def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
-    """Let the checker observe the rows in the order of time, and return its report."""
+    """Let the checker observe the rows in the order of time, and return its report.
+
+    `seen` of the report counts the cases that the checker had to judge.
+    """
     checker = DurableCommits(replace(CONTEXT, clock_error_us=clock_error_us))
     for row in sorted(rows.rows, key=lambda row: row.time_us):
         checker.observe(row)

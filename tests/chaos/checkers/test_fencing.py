@@ -26,7 +26,10 @@ from tests.support.builders.rows import OFFSETS_0, Rows
 
 
 def check(rows: Rows, context: CheckContext | None = None) -> CheckReport:
-    """Let the checker observe the rows in the order of time, and return its report."""
+    """Let the checker observe the rows in the order of time, and return its report.
+
+    `seen` of the report counts the cases that the checker had to judge.
+    """
     checker = Fencing(context or CheckContext())
     for row in sorted(rows.rows, key=lambda row: row.time_us):
         checker.observe(row)
@@ -475,7 +478,7 @@ def test_violation_is_reported_once_during_the_run_and_completely_at_its_end() -
 
 
 def test_unload_of_an_older_epoch_than_the_loaded_one_is_found() -> None:
-    """A coordinator unloads a partition when it hears that it does not lead the partition any more.
+    """A coordinator unloads a partition when it learns that it no longer leads the partition.
 
     This news may be about an older epoch than the one in which the coordinator has loaded the
     partition. Then the coordinator must not unload the partition. Kafka once had this bug

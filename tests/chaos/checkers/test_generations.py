@@ -29,7 +29,10 @@ CONTEXT = CheckContext(
 
 
 def check(rows: Rows) -> CheckReport:
-    """Return the checker's report of the rows."""
+    """Return the checker's report of the rows.
+
+    `seen` of the report counts the cases that the checker had to judge.
+    """
     checker = Generations(CONTEXT)
     for row in rows.rows:
         checker.observe(row)
@@ -286,7 +289,7 @@ def test_both_sides_of_a_split_brain_may_have_equal_generations() -> None:
     # The old coordinator, broker-0, goes on with the generations 2 to 7.
     for number in range(2, 8):
         rows.generation_started(10 + number, "broker-0", generation=number, members=(M0, M1))
-    # The new coordinator, broker-1, loads generation 1 at 18 s. It hears nothing of the two
+    # The new coordinator, broker-1, loads generation 1 at 18 s. It gets no request of the two
     # members, so it removes them at the end of their sessions (18 s + 45 s). For a third member,
     # "late-id", it starts generation 2.
     rows.load_started(17.9, "broker-1", leader_epoch=1)

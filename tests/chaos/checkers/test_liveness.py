@@ -206,11 +206,11 @@ def test_old_coordinator_that_unloads_late_does_not_matter() -> None:
 def test_broker_that_is_elected_again_may_coordinate_without_a_load(
     cause: str,
 ) -> None:
-    """broker-0 hears that it is the coordinator again, in epoch 2, but does not load the group.
+    """broker-0 learns that it is the coordinator again, in epoch 2, but does not load the group.
 
     `cause` is the reason why broker-0 does not load the group:
 
-    - "already loaded or loading": broker-0 has never heard that broker-1 replaced it. So broker-0
+    - "already loaded or loading": broker-0 has never learned that broker-1 replaced it. So broker-0
       still has the group in memory, and coordinates it. The group is live.
     - "stale leader epoch": broker-0 knows a newer epoch, so it does not coordinate the group.
 
@@ -311,7 +311,8 @@ def fence_at_the_next_coordinator(rows: Rows) -> CheckReport:
     rows.load_completed(42, "broker-2", leader_epoch=2)
     rows.member_state(42.5, C0, "UNJOINED", member="new", cause="left", error="FENCED_INSTANCE_ID")
     rows.committed(43, C1, offset=1)
-    # broker-2 hears of both members, so that it need not remove a member because of its session.
+    # broker-2 gets requests of both members, so that it need not remove a member because of its
+    # session.
     for member in ("old", f"{C1}-id"):
         rows.session_restarted(80, "broker-2", member)
     return check(finish(rows, verifying_s=110))
@@ -525,7 +526,7 @@ def test_static_member_that_a_replaced_coordinator_fences_is_not_expected(
 def test_application_may_hear_late_that_a_replaced_coordinator_fenced_it(
     is_loaded: bool, is_heard_later: bool
 ) -> None:
-    """The steps are those of the test above, but C0's application hears of the error only at 41 s.
+    """The steps are those of the test above, but C0's application learns of the error only at 41 s.
 
     At 38 s broker-2 becomes the coordinator again, and loads the group. So at 41 s
     broker-2 has the id "new" (`is_loaded`), or no longer has this id because the session of C0 has

@@ -3,8 +3,8 @@
 In a failover another broker becomes the coordinator of a group, and loads the group's members from
 the log. So a Stable group whose members all survive needs no rebalance. If there is a rebalance
 nevertheless, the checker looks for a reason: something that has happened to a member. For example,
-a member "expires": the coordinator has not heard of the member for a session (45 s), and removes
-it. A rebalance without a reason is a finding.
+a member "expires": the coordinator has got no request of the member for a session (45 s), and
+removes it. A rebalance without a reason is a finding.
 
 A failover is not judged if the group already needs a rebalance when the fault hits. The outcome
 NOTHING_SEEN means that the trace has no failover to judge.
@@ -33,6 +33,7 @@ from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
 
+# The two consumers of the group. The member id of C0 is f"{C0}-id", unless a test gives another.
 C0, C1 = "consumer-g-0", "consumer-g-1"
 CONTEXT = CheckContext(
     groups={"g": GroupExpectation(consumers=(C0, C1), offsets_partition=OFFSETS_0, commits=True)}
@@ -40,7 +41,11 @@ CONTEXT = CheckContext(
 
 
 def check(rows: Rows) -> CheckReport:
-    """Let the checker observe the rows in the order of time, and return its report."""
+    """Let the checker observe the rows in the order of time, and return its report.
+
+    `seen` of the report counts the cases that the checker had to judge, and `excused` those that
+    were excused.
+    """
     checker = NeedlessRebalance(CONTEXT)
     for row in sorted(rows.rows, key=lambda row: row.time_us):
         checker.observe(row)
@@ -869,12 +874,12 @@ def test_member_removed_by_a_broker_before_it_was_elected_again_may_return_as_a_
     *,
     is_heard: bool,
 ) -> None:
-    """broker-0 is replaced by broker-1 and elected again, and hears of this only at 52 s.
+    """broker-0 is replaced by broker-1 and elected again, and learns of this only at 52 s.
 
     1. At 5 s broker-1 leads, and loads the group.
     2. At 50 s broker-0 still coordinates the group in its memory. It expires the static member
-       member-0, of which it has not heard for a session. The member returns under a new id.
-    3. At 52 s broker-0 hears that it leads in epoch 2. broker-0 does not load the group again,
+       member-0, of which it has got no request for a session. The member returns under a new id.
+    3. At 52 s broker-0 learns that it leads in epoch 2. broker-0 does not load the group again,
        because the group is in its memory.
 
     With `is_heard` the member has sent a request to broker-0 at 40 s. Then the expiry is too early,
@@ -884,13 +889,13 @@ def test_member_removed_by_a_broker_before_it_was_elected_again_may_return_as_a_
     rows.load_completed(1, "broker-0", leader_epoch=0)
     rows.group_loaded(1, "broker-0", members=["member-0-1234", f"{C1}-1234"])
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
-    # broker-1 leads in epoch 1. broker-0 does not hear of this.
+    # broker-1 leads in epoch 1. broker-0 does not learn of this.
     rows.load_completed(5, "broker-1", leader_epoch=1)
     rows.group_loaded(5, "broker-1", members=["member-0-1234", f"{C1}-1234"])
     rows.fault(6, "broker-2")
     if is_heard:
         rows.session_restarted(40, "broker-0", "member-0-1234")
-    # broker-0 expires the member, which returns. Then broker-0 hears that it leads in epoch 2.
+    # broker-0 expires the member, which returns. Then broker-0 learns that it leads in epoch 2.
     rows.member_removed(50, "broker-0", "member-0-1234")
     rows.member_added(51, "broker-0", "member-0-5678", generation=1, instance="member-0")
     rows.add(

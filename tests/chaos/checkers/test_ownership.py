@@ -4,13 +4,12 @@ An overlap is the time in which two members own the same partition. Kafka cannot
 member that is cut off goes on with its partitions, and does not know that its coordinator has given
 these partitions to another member. But two conditions must hold:
 
-1. Before the coordinator gives the partitions away, it must have heard nothing of the member for a
+1. Before the coordinator gives the partitions away, it must have got no request of the member for a
    session, which is 45 s here. Then the session expires, and the coordinator removes the member.
 2. When nothing is broken any more, the overlap must end within about 10 s, because the member then
    learns of its removal.
 
-We say that a member is overtaken if another member gets its partition while it still owns the
-partition.
+A member is overtaken when another member gets a partition that the first member still owns.
 
 Each test writes a trace by hand. The first number of a row is its time in seconds. In traces whose
 first fault is at 0 s, negative times are before this fault. `rows.member_removed` adds the row of a
@@ -30,7 +29,7 @@ from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
 
-# LATE joins the group during the run.
+# The consumers of the group. LATE joins during the run. The member id of C0 is f"{C0}-id".
 C0, C1, LATE = "consumer-g-0", "consumer-g-1", "consumer-g-2"
 CONTEXT = CheckContext(
     groups={
@@ -42,7 +41,10 @@ CONTEXT = CheckContext(
 
 
 def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
-    """Let the checker observe the rows in the order of time, and return its report."""
+    """Let the checker observe the rows in the order of time, and return its report.
+
+    `measured` of the report has the figures about overlaps.
+    """
     checker = Ownership(replace(CONTEXT, clock_error_us=clock_error_us))
     for row in sorted(rows.rows, key=lambda row: row.time_us):
         checker.observe(row)
@@ -312,7 +314,7 @@ def test_member_assigned_by_a_zombie_has_its_session_from_the_load_on(
     at 71 s, which is one session after the load (26 s + 45 s). Whether this is right depends on C0:
 
     - If C0 joins at 29.2 s, after the load, it sends its heartbeats to broker-2. So broker-1 has
-      never heard of C0, and the removal is right.
+      never got a request of C0, and the removal is right.
     - If C0 joins at 25 s, before the load, it sends its heartbeats to broker-1 after the load,
       until it is paused at 60 s. So the removal is too early.
     """

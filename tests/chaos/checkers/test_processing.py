@@ -21,6 +21,7 @@ from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
 
+# The two consumers of the group. The member id of C0 is f"{C0}-id".
 C0, C1 = "consumer-g-0", "consumer-g-1"
 CONTEXT = CheckContext(
     groups={"g": GroupExpectation(consumers=(C0, C1), offsets_partition=OFFSETS_0, commits=True)}
@@ -34,7 +35,9 @@ SEVEN_DAYS_S = 7 * 24 * 60 * 60
 def check(rows: Rows, *, retention_s: int = SEVEN_DAYS_S) -> CheckReport:
     """Return the checker's report of the rows.
 
-    The committed offsets of a group expire `retention_s` seconds after the group became empty.
+    The committed offsets of a group expire `retention_s` seconds after the group became empty. In
+    the report, `seen` counts the cases that the checker had to judge, and `measured` has figures
+    that do not decide the outcome.
     """
     checker = Processing(replace(CONTEXT, offsets_retention_us=retention_s * 1_000_000))
     for row in rows.rows:

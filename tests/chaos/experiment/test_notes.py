@@ -1,4 +1,4 @@
-"""Notes tell the author of an experiment how its defaults change the figures of a run.
+"""Notes for the author of an experiment: how its defaults change the figures of a run.
 
 A note is no warning, because nothing is wrong with the experiment.
 """

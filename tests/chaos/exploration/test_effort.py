@@ -2,7 +2,7 @@
 
 A bug may make the cluster do more work than necessary, and yet break no promise of Kafka's. So a
 benchmark plays the same seeds before and after a change of the code, and compares their effort. The
-benchmark must tell real growth from chance.
+benchmark must distinguish real growth from chance.
 """
 
 import pytest

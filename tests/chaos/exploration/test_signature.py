@@ -1,4 +1,4 @@
-"""Signatures tell whether two runs have found the same bug.
+"""Signatures of findings: runs that have found the same bug have equal signatures.
 
 Two runs that find the same bug differ in names, numbers and times. So the signature of a finding
 has only:

@@ -142,7 +142,7 @@ def test_deletion_of_offsets_may_name_unknown_partitions() -> None:
 
 
 def test_order_about_a_topic_that_the_file_lacks_is_refused() -> None:
-    """Before the run starts, the author of the file is told that `orders` was probably meant."""
+    """The file is refused before the run starts. The problem suggests the topic `orders`."""
     (problem,) = errors(experiment(faults=[order("delete_offsets", topic="order")]))
 
     assert problem.path == "faults[0].args.topic"

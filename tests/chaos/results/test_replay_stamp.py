@@ -68,6 +68,7 @@ def test_code_version_changes_with_the_text_and_the_name_of_a_file(
     """
     folder = tmp_path / "somewhere"
     folder.mkdir()
+    # The hash is now made of the files in this folder, in place of our packages.
     monkeypatch.setattr(replay_stamp, "_folder_of", lambda package: folder)
     earlier_versions = []
 

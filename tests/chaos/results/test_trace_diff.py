@@ -101,7 +101,7 @@ def test_nodes_are_listed_in_the_order_of_their_first_difference() -> None:
 def test_same_event_at_another_time_differs_only_by_time() -> None:
     """Runs of two seeds usually differ first in the latency of a message.
 
-    Such a difference says little. `differs_by_time_only` tells whether a difference is of this
+    Such a difference says little. `differs_by_time_only` returns whether a difference is of this
     kind.
     """
     original = row(1, "x")

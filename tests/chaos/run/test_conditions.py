@@ -153,7 +153,7 @@ def test_group_on_zookeeper_is_steady_when_every_partition_has_one_settled_reade
             name: MemberStatus(
                 group_id="old",
                 member_id=name,
-                generation=-1,
+                generation=-1,  # a group on ZooKeeper has no generation and no coordinator
                 state=state,
                 coordinator=None,
                 assigned=tuple(TopicPartition("orders", index) for index in partitions),

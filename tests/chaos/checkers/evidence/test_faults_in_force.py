@@ -1,4 +1,4 @@
-"""FaultsInForce tells checkers whether a fault may explain what they see.
+"""The faults in force at a time, which may explain what a checker sees.
 
 A fault is in force from its injection until the lab heals it, that is, undoes it. Some promises
 hold only without faults, so their checkers need to know since when it has been quiet:

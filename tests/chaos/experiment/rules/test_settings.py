@@ -36,9 +36,6 @@ def _kafka(config: dict[str, object]) -> dict[str, object]:
     return {name.replace("_", "."): value for name, value in config.items()}
 
 
-# `|` of two dicts takes the value of the right dict where both have a key.
-
-
 def cluster(**config: object) -> dict[str, Any]:
     return {"brokers": 3, "config": CLUSTER | _kafka(config)}
 
@@ -268,8 +265,8 @@ def test_setting_that_harms_nothing_in_this_plan_is_no_warning(changes: dict[str
 def test_rebalance_timeout_below_the_heartbeat_interval_is_a_warning() -> None:
     """`max.poll.interval.ms` is also the rebalance timeout.
 
-    Members hear of a rebalance by a heartbeat. If the rebalance ends before the next heartbeat of a
-    member, the member is removed.
+    Members learn of a rebalance by a heartbeat. If the rebalance ends before the next heartbeat of
+    a member, the member is removed.
     """
     unwise = experiment(
         groups=readers(

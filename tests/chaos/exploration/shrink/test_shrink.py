@@ -415,7 +415,7 @@ def test_settings_and_guards_get_their_defaults_unless_they_matter() -> None:
 
 
 def test_a_setting_whose_default_does_not_fail_gets_the_value_of_its_space() -> None:
-    """A setting was drawn as 4.321 s, which looks strange in a report. The Shrinker replaces it.
+    """The Shrinker replaces 4.321 s, the drawn value of a setting, by a round value.
 
     First it tries Kafka's default of 9 s, but with this value the run does not fail. Then it tries
     5 s, the value of `base`. The base is the experiment that all draws of a space have in common.

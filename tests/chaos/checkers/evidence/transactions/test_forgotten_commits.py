@@ -13,7 +13,7 @@ following case Kafka itself forgets a commit, and the checker excuses the loss:
    was before the transaction.
 
 `rows.committed(2, C0, offset=3)` adds the row of a commit of C0 that is acknowledged at 2 s, with
-offset 3 in t-0. `rows.fetched` adds the row of a member that is told the committed offset.
+offset 3 in t-0. `rows.fetched` adds the row of a member that gets the committed offset.
 """
 
 from chaos.checkers.context import CheckContext, GroupExpectation
