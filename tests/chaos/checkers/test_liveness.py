@@ -834,6 +834,7 @@ def silent_member(*, until_s: float) -> Rows:
     """
     rows = Rows()
     rows.session_restarted(10, "broker-0", "silent")
+    # The checker judges sessions at each row, but must report a session only once.
     rows.session_restarted(until_s - 0.1, "broker-0", "other")
     rows.session_restarted(until_s, "broker-0", "other")
     return rows

@@ -455,6 +455,7 @@ def test_load_of_an_older_leader_epoch_makes_no_offset_unstable(
     transaction(rows, 20, "CompleteAbort", before="PrepareAbort")
     for time_s, broker, epoch in ((30, "broker-2", 2), (35, "broker-1", late_epoch)):
         rows.load_started(time_s, broker, leader_epoch=epoch)
+        # 7 is the id of the producer whose offset is unstable.
         loaded: dict[str, object] = {"state": "Empty", "members": [], "pending": [7]}
         rows.add(time_s + 1, broker, TraceKind.GROUP_LOADED, group="g", detail=loaded)
         if broker == "broker-2":

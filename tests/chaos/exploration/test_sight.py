@@ -220,7 +220,8 @@ def made_up_sample(root: Path) -> list[SampledMutant]:
 
     The package has fewer than 100 mutants, so the sample has all of them.
     """
-    return draw_sample(number=1, seed=3, count=100, root=root, packages=("made_up",))[1]
+    _head, mutants = draw_sample(number=1, seed=3, count=100, root=root, packages=("made_up",))
+    return mutants
 
 
 def test_sample_is_read_as_it_was_drawn_and_is_drawn_once(made_up: Path) -> None:
@@ -244,6 +245,7 @@ def test_mutants_are_found_at_the_new_place_of_their_code(made_up: Path) -> None
       place any more.
     """
     mutants = made_up_sample(made_up)
+    # `find_mutants` returns the mutants with their places, and those that have no place any more.
     before, _ = find_mutants(mutants, root=made_up)
     wrapped = MADE_UP.replace(
         "return self.is_open and 0 <= count + spare <= self.size + LIMIT",
@@ -278,14 +280,16 @@ def test_mutant_of_removed_code_is_listed_as_removed(made_up: Path) -> None:
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> SwitchedTree:
-    return build_tree(tmp_path_factory.mktemp("tree"), read_sample(sample_path(1))[1])
+    """Return a copy of our sources with the mutants of sample 1."""
+    _head, mutants = read_sample(sample_path(1))
+    return build_tree(tmp_path_factory.mktemp("tree"), mutants)
 
 
 def play_orders(
     tree: SwitchedTree, *orders: Order, spaces: Sequence[str] = ("standard",)
 ) -> list[PlayedOrder]:
     """Let a player with one worker carry out the orders, and return the results."""
-    with start_player(tree, spaces, 1) as player:
+    with start_player(tree, spaces, workers=1) as player:
         output, _ = player.communicate(
             b"".join(msgspec.json.encode(order) + b"\n" for order in orders)
         )

@@ -63,7 +63,7 @@ def test_fault_of_a_process_is_injected_and_undone(
     run = Injecting({"at": "1s", "fault": fault, "target": target})
 
     assert run.inject().outcome is FaultOutcome.HIT
-    assert run.heal().healed_by == "plan"
+    assert run.heal().healed_by == "plan"  # and not by the end of the run
     assert run.runtime.acts == acts
 
 

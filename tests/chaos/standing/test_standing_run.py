@@ -213,7 +213,7 @@ def test_a_waiting_caller_is_answered_when_the_fault_is_over() -> None:
     standing.execute()
     (answer,) = standing.orders.answers
     assert isinstance(answer, InjectAnswer)
-    assert answer.fault.healed_by == "plan"
+    assert answer.fault.healed_by == "plan"  # at the end of its duration
     assert standing.orders.answered_at_us[0] == 11 * SECOND_US
 
 
@@ -224,7 +224,7 @@ def test_a_fault_without_a_duration_is_healed_at_the_end_and_its_caller_answered
     standing.execute()
     (answer,) = standing.orders.answers
     assert isinstance(answer, InjectAnswer)
-    assert answer.fault.healed_by == "end"
+    assert answer.fault.healed_by == "end"  # by the end of the run
     assert standing.runtime.acts.count("resume broker-1") == 1
 
 

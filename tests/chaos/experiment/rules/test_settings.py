@@ -210,7 +210,10 @@ def topics(**config: object) -> dict[str, Any]:
 def test_unwise_setting_is_one_warning_at_its_place(
     changes: dict[str, Any], path: str, expected: str | None
 ) -> None:
-    """An experiment with one unwise setting has one warning. It has no error, so it can be run."""
+    """An experiment with one unwise setting has one warning. It has no error, so it can be run.
+
+    The warning names the setting by its `path` in the file, and proposes the value `expected`.
+    """
     unwise = experiment(**changes)
 
     (warning,) = warnings(unwise)
@@ -274,6 +277,7 @@ def test_rebalance_timeout_below_the_heartbeat_interval_is_a_warning() -> None:
         )
     )
 
+    # There are other warnings, too, which do not matter here.
     paths_and_expectations = {(warning.path, warning.expected) for warning in warnings(unwise)}
 
     assert (
