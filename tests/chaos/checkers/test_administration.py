@@ -8,9 +8,10 @@ The cluster may fail to carry out an order while something else is broken. Somet
 broken as long as a fault lasts, and for SETTLING_S after its end. At any other time the failure is
 a finding. The outcome NOTHING_SEEN means that the trace has no order that can be judged.
 
-Each test writes a trace by hand. The first number of a row is its time in seconds. Most traces
-begin with `steady_cluster()`: three brokers, of which broker-0 leads OFFSETS_0, and so is the
-coordinator of the group g. Where a docstring says "Planted bug", it describes a bug that would
+Each test writes a trace by hand. The first number of a row is its time in seconds. The stage
+"liveness" begins when all faults are healed, and the stage "stopping" is the end of the run. Most
+traces begin with `steady_cluster()`: three brokers, of which broker-0 leads OFFSETS_0, and so is
+the coordinator of the group g. Where a docstring says "Planted bug", it describes a bug that would
 leave such a trace.
 """
 

@@ -714,7 +714,7 @@ def test_replaced_coordinator_may_answer_a_verification_shortly_after_healing(
     rows = two_commits()
     rows.leads(4, "broker-1", leader_epoch=1, log_end=2)
     rows.committed(5, C0, offset=300, peer="broker-1")
-    rows.stage(healed_s, "liveness")
+    rows.stage(healed_s, "liveness")  # all faults are healed
     verify(rows, 60, offset=200, peer="broker-0")
 
     assert check(rows).outcome is outcome

@@ -150,11 +150,12 @@ def accept_in_transaction(rows: Rows, time_s: float, member: str, generation: in
 
     The offset is stored only at the end of the transaction.
     """
+    append_id = rows.append_started(time_s, "broker-0", leader_epoch=0, base_offset=5)
     rows.add(
         time_s + 0.002,
         "broker-0",
         TraceKind.TXN_COMMIT_PENDING,
-        correlation_id=rows.append_started(time_s, "broker-0", leader_epoch=0, base_offset=5),
+        correlation_id=append_id,
         group="g",
         member=member,
         partition="t-0",

@@ -10,10 +10,10 @@ A failover is not judged if the group already needs a rebalance when the fault h
 NOTHING_SEEN means that the trace has no failover to judge.
 
 Each test writes a trace by hand. The first number of a row is its time in seconds.
-`rows.member_removed` adds the row of a removal, by default because the session has expired. Where a
-docstring says "Planted bug", it describes a bug that would leave such a trace. "Corpus" names an
-experiment of tests/corpus in which this happens. References such as BEHAVIOUR 6.6 name a file of
-docs/kafka and a section.
+`rows.member_removed` adds the row of a removal, by default because the session has expired. The
+stage "stopping" is the end of the run. Where a docstring says "Planted bug", it describes a bug
+that would leave such a trace. "Corpus" names an experiment of tests/corpus in which this happens.
+References such as BEHAVIOUR 6.6 name a file of docs/kafka and a section.
 """
 
 from dataclasses import replace

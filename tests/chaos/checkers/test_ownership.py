@@ -14,8 +14,8 @@ A member is overtaken when another member gets a partition that the first member
 Each test writes a trace by hand. The first number of a row is its time in seconds. In traces whose
 first fault is at 0 s, negative times are before this fault. `rows.member_removed` adds the row of a
 removal, by default because the session has expired. `members_survive=False` marks a fault that
-stops a member or cuts it off. Where a docstring says "Planted bug", it describes a bug that would
-leave such a trace.
+stops a member or cuts it off. The stage "stopping" is the end of the run. Where a docstring says
+"Planted bug", it describes a bug that would leave such a trace.
 """
 
 from dataclasses import replace

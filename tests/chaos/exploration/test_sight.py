@@ -477,11 +477,14 @@ HEAD = JournalHead(
 @pytest.mark.parametrize(
     ("source", "runs_alike"),
     [
+        # Only docstrings and a comment are added.
         (
             '"""Module."""\nX = 1\n"""Field."""\n\ndef f():\n    """Doc."""\n    return X  # why\n',
             True,
         ),
+        # The function returns another value.
         ("X = 1\ndef f():\n    return 2\n", False),
+        # The constant has another name.
         ("Y = 1\ndef f():\n    return Y\n", False),
     ],
 )

@@ -43,7 +43,7 @@ def missing_effect(
     for row in before.rows:
         if row.kind in EFFECT_KINDS:  # the only kinds that the checker passes on
             effects.observe(row)
-    effects.begin("g", order, "broker-0", members)
+    effects.begin("g", order, coordinator="broker-0", members=members)
     for row in after.rows:
         effects.observe(row)
     return effects.find_missing(is_undisturbed=is_undisturbed)
@@ -184,7 +184,7 @@ def test_deletion_of_a_group_makes_it_dead(cause: str, *, is_missing: bool) -> N
 def test_rows_of_another_group_are_no_effect() -> None:
     """The order is about group h, and the rows are about group g."""
     effects = GroupEffects(CheckContext(groups={"g": GROUP, "h": GROUP}))
-    effects.begin("h", "reset_offsets", "broker-0", None)
+    effects.begin("h", "reset_offsets", coordinator="broker-0", members=None)
     for row in stored(*ALL, member="", generation=-1).rows:
         effects.observe(row)
     assert effects.find_missing(is_undisturbed=True) == "no offset was committed"

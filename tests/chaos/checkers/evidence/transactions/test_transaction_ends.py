@@ -48,7 +48,10 @@ def pending(
     node: str = "broker-0",
     incarnation: int = 0,
 ) -> None:
-    """Add the row of an offset of t-0 that waits for the end of producer 0's transaction."""
+    """Add the row of an offset of t-0 that waits for the end of producer 0's transaction.
+
+    `append_id` is the id of the append that wrote the offset. Most tests do not need this id.
+    """
     rows.add(
         time_s,
         node,
