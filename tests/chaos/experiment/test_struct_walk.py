@@ -66,6 +66,7 @@ def test_struct_types_are_found_inside_options_lists_and_mappings() -> None:
     """A field with the type `X | None`, `dict[str, X]` or `tuple[X, ...]` contains structs X."""
     annotations = (ConsumerConfig | None, dict[str, GroupDefinition], tuple[TopicDefinition, ...])
 
+    # The plain type `str` contains no struct.
     assert list(struct_types(*annotations, str)) == [
         ConsumerConfig,
         GroupDefinition,

@@ -48,6 +48,7 @@ def test_seed_of_an_endless_run_is_broken(monkeypatch: pytest.MonkeyPatch) -> No
         raise AssertionError  # never reached, because the loop ends only by RunNeverEnds
 
     monkeypatch.setattr(batches, "play", play)
+    # The default limit, 300 s of CPU time, would be too long for a test.
     monkeypatch.setattr(batches, "limited_cpu", lambda: limited_cpu(0.05))
 
     # The space and the seed do not matter, because `play` is replaced.

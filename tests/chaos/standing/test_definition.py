@@ -115,6 +115,7 @@ def test_flags_change_a_file(file: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
+        # These flags cannot be read as a topic, a group or a producer.
         (Flags(topics=("orders:x",)), "--topic: is not allowed; expected `NAME[:PARTITIONS"),
         (Flags(topics=(":6",)), "--topic: is not allowed"),
         (Flags(topics=("a:1:2:3",)), "--topic: is not allowed"),
@@ -123,6 +124,7 @@ def test_flags_change_a_file(file: str) -> None:
         (Flags(groups=("readers:a:many",)), "got `readers:a:many`"),
         (Flags(producers=("orders:fast",)), "--producer: is not allowed"),
         (Flags(producers=("orders:",)), "--producer: is not allowed"),
+        # These flags can be read, but no cluster could run with them.
         (
             Flags(topics=("orders:6:4",)),
             "command line: topics.orders.replication.factor: more replicas than brokers",
@@ -133,11 +135,7 @@ def test_flags_change_a_file(file: str) -> None:
     ],
 )
 def test_problems_of_flags_have_the_messages_of_files(flags: Flags, expected: str) -> None:
-    """`define` makes an experiment of the flags, and checks it as if it came from a file.
-
-    The first eight cases cannot be read as a topic, group or producer. The others can be read, but
-    no cluster could run with them.
-    """
+    """`define` makes an experiment of the flags, and checks it as if it came from a file."""
     assert expected in problems_text(flags)
 
 
