@@ -224,10 +224,10 @@ def test_deletion_removes_acknowledged_offsets_that_wait_for_their_marker(
     """An administrator deletes the offsets of a group, and the offset of t-0 is missing.
 
     There is a row for the deletion of the offset of t-1, but none for that of t-0. A deletion
-    leaves no row of an offset that is in a transaction and not stored yet, because the marker that
-    ends the transaction has not come. So the missing offset is excused only in a group with
-    transactions (`is_transactional`), and only if no row shows that 200 was stored (`is_stored` is
-    False).
+    leaves no row of an offset that waits for a marker: the offset is in a transaction, and is
+    stored only when the marker ends the transaction. So the missing offset is excused only in a
+    group with transactions (`is_transactional`), and only if no row shows that 200 was stored
+    (`is_stored` is False).
     """
     rows = two_commits()
     if is_stored:

@@ -247,8 +247,8 @@ def paused_member(*, expired_s: float, heard_s: float) -> Rows:
     """Return rows of C0, which is paused from 10 s to 70 s, and loses its partition to C1.
 
     - At `expired_s` the coordinator removes C0, and 3 s later C1 gets the partition. C0's last
-      heartbeat may have come 3 s before the pause, so the removal is right from 52 s
-      (10 s - 3 s + 45 s) on.
+      heartbeat may have come 3 s before the pause. So the removal is right from 52 s on (10 s - 3 s
+      + 45 s).
     - At `heard_s` C0 gets an error from the coordinator, and gives up the partition.
     """
     rows = Rows()

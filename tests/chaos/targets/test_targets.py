@@ -4,7 +4,7 @@ When the fault is injected, the run reads the status of the cluster, and resolve
 result is a Hit with the nodes that have the role. If no node has the role at this time, the result
 is a Miss with a reason. A target that can never exist is refused when the experiment file is read.
 
-The tests get the status from a FakeRuntime, which has no nodes and reports a healthy cluster with
+The tests get the status from a FakeRuntime, which has no nodes. It reports a healthy cluster with
 the brokers 0 to 2, the topic `orders` with two partitions, and the group `readers` with two
 members. `runtime.leader` is the broker that leads all partitions, by default broker-0. A test gives
 another status of single partitions in `runtime.partitions`.

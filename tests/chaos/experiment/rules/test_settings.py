@@ -1,8 +1,9 @@
 """Unwise settings, which give a warning, and impossible settings, which give an error.
 
-Kafka accepts an unwise setting, but an engineer would not want it. For example, it is unwise that
-`min.insync.replicas`, the number of in-sync replicas that a write with acks=all needs, is as large
-as the number of replicas. No write would succeed while one broker is down.
+Kafka accepts an unwise setting, but an engineer would not want it. For example,
+`min.insync.replicas` is the number of in-sync replicas that a write with acks=all needs. It is
+unwise to make this number as large as the number of replicas: no write would succeed while one
+broker is down.
 
 The functions `cluster`, `readers`, `producer` and `topics` return sections of an experiment file
 with the given Kafka settings. In the names of these settings underscores stand for dots.

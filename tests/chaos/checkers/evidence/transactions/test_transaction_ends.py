@@ -639,7 +639,7 @@ def test_end_at_a_former_coordinator_leaves_the_offset_to_the_late_end_of_the_ne
     4. At 10.5 s the late end removes both offsets at broker-0, because the third transaction's
        offset, which has replaced them, is being appended. So Kafka forgets both.
 
-    If broker-0 has loaded the marker together with the offset (`is_found_pending` is False), then
+    If `is_found_pending` is False, broker-0 has loaded the marker together with the offset. Then
     the first transaction counts at broker-0, and nothing excuses that its offset is missing.
     """
     rows = Rows()
