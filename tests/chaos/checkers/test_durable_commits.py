@@ -109,7 +109,7 @@ def test_return_of_an_older_commit_after_a_failover_is_found_with_its_evidence()
 def test_offset_without_a_commit_is_found_also_before_the_first_commit() -> None:
     """Planted bug: a coordinator that loads its log ignores the records of deletions.
 
-    So it returns an offset that was deleted before the run.
+    So the coordinator returns an offset that was deleted before the run.
     """
     rows = Rows()
     rows.leads(0.1, "broker-0", leader_epoch=0, log_end=0)
@@ -750,7 +750,7 @@ def test_aborted_transaction_leaves_the_earlier_commit() -> None:
 
 
 def test_marker_stored_behind_its_answer_is_the_same_commit() -> None:
-    """C0's commit of 200 is in a transaction. It is acknowledged at 3 s, and stored at 3.5 s.
+    """C0's commit of 200 is in a transaction, is acknowledged at 3 s, and is stored at 3.5 s.
 
     These two rows are about one commit. If the checker took them for two commits, the second commit
     might be later than the commit of 250. This would excuse the fetch of 200.

@@ -353,8 +353,8 @@ def test_append_that_begins_after_the_first_acknowledgement_of_a_later_epoch_is_
     """Planted bug: two leaders write to the same log.
 
     The append of epoch 0 is at offset 12, where the log of epoch 1 has a record. So the append does
-    not seem to be missing. But it begins after epoch 1 has acknowledged its first append, and is
-    acknowledged nevertheless.
+    not seem to be missing. But the append begins after epoch 1 has acknowledged its first append,
+    and is acknowledged nevertheless.
     """
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=0, log_end=0)

@@ -417,8 +417,8 @@ def test_silence_of_a_stable_member_in_a_healthy_cluster_is_found(
 ) -> None:
     """Planted bug: after a failed request a client never tries again.
 
-    So this member is silent, and expires. The fault is healed at 20 s. It may explain an expiry
-    until 95 s: 20 s, a session of 45 s, and a request timeout of 30 s.
+    So this member is silent, and expires. The fault is healed at 20 s. The fault may explain an
+    expiry until 95 s: 20 s, a session of 45 s, and a request timeout of 30 s.
     """
     rows = stable_group_loses_its_coordinator()
     rows.member_state(4.1, C0, "STABLE", before="COMPLETING_REBALANCE", member="m")

@@ -347,9 +347,9 @@ def test_broker_that_waits_for_its_old_session_counts_as_down(
       long.
 
     With `has_late_heartbeat` the controller unfences broker-1 at 70.2 s, because of a heartbeat
-    that the old process had sent. This does not count, because the new process has not registered
-    yet. The file tests/corpus/broker_unfenced_for_heartbeats_of_its_old_life.yaml is an experiment
-    with such a late heartbeat.
+    that the old process had sent. This unfencing does not count, because the new process has not
+    registered yet. The file tests/corpus/broker_unfenced_for_heartbeats_of_its_old_life.yaml is an
+    experiment with such a late heartbeat.
     """
     rows = Rows()
     rows.add(0.1, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
@@ -463,7 +463,7 @@ def test_members_removed_by_an_administrator_may_be_overtaken_at_once() -> None:
 
 
 def test_short_failover_excuses_no_later_overlap() -> None:
-    """The leadership moves at 0 s. This takes a moment, and does not explain two owners at 60 s."""
+    """The leadership moves at 0 s. The short move does not explain two owners at 60 s."""
     rows = Rows()
     rows.assigned(-5, C0, names=["t-0"])
     rows.fault(0, "broker-0", fault="leadership_move", momentary=True)

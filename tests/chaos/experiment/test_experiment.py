@@ -118,9 +118,9 @@ def test_costs_and_java_switches_are_passed_to_the_cluster() -> None:
 def test_preloaded_log_is_in_the_groups_own_partition() -> None:
     """`offsets_log` puts old commits of a group into `__consumer_offsets` before the run.
 
-    The old commits make a failover slow, because the next coordinator must read all of them. So
-    they must be in the partition of this group. With `unreadable` the coordinator fails to read the
-    partition, which an experiment may want to show.
+    The old commits make a failover slow, because the next coordinator must read all of them. So the
+    old commits must be in the partition of this group. With `unreadable` the coordinator fails to
+    read the partition, which an experiment may want to show.
     """
     preload = {"group": "readers", "commit_records": 1_000, "unreadable": True}
     spec = to_cluster_spec(experiment(offsets_log=[preload]))

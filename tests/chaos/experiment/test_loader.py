@@ -720,7 +720,7 @@ def test_unknown_file_suggests_a_file_of_similar_name(write: Write) -> None:
 def test_folder_is_distinguished_from_a_missing_file(write: Write, tmp_path: Path) -> None:
     """A user may write `validate experiments/`. The problem says that this is a folder.
 
-    It also lists the files in the folder.
+    The problem also lists the files in the folder.
     """
     write(VALID)
     problem = only_problem(f"{tmp_path}/")
@@ -753,10 +753,10 @@ QUOTED = re.compile(r'"[^"]*"')
 def test_suggested_commands_of_an_experiment_can_be_pasted_and_run(
     listed: ListedExperiment,
 ) -> None:
-    """A user copies such a line into a shell.
+    """A user copies a suggested line into a shell.
 
-    So it must have quotes around all characters that a shell interprets, and the loader must accept
-    its overrides.
+    So the line must have quotes around all characters that a shell interprets, and the loader must
+    accept its overrides.
     """
     lines = SUGGESTION.findall(listed.path.read_text())
     assert lines

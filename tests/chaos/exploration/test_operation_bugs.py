@@ -78,8 +78,8 @@ def test_no_fault_of_the_standard_space_closes_a_member_that_works() -> None:
     """A search of the standard space cannot find the bugs of this module.
 
     Three kinds of faults stop a process in an orderly way: rollouts, scalings and controlled
-    shutdowns. Rollouts and scalings are gradual faults, and the space has no gradual fault. It has
-    controlled shutdowns, but can aim them at servers only, and not at members.
+    shutdowns. Rollouts and scalings are gradual faults, and the space has no gradual fault. The
+    space has controlled shutdowns, but can aim them at servers only, and not at members.
     """
     kinds = {name: FAULT_KINDS[name] for name in packaged_space("standard").faults.kinds}
     assert len(kinds) >= 10  # with few kinds, it would mean little that both lists below are empty

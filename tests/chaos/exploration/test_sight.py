@@ -675,7 +675,7 @@ def test_unit_tests_are_run_once_for_each_mutant(made_up: Path, tmp_path: Path) 
     """The results are kept in a file, so that no mutant is tried twice.
 
     `try_unit_tests` is called three times: with the first mutant, with two mutants, and with the
-    same two mutants again. It runs the tests only for a mutant without a result.
+    same two mutants again. The function runs the tests only for a mutant without a result.
     """
     mutants = read_sample(sample_path(1))[1][:2]
     asked: list[tuple[str, str]] = []

@@ -598,7 +598,8 @@ def test_scaled_group_is_live_with_its_present_members() -> None:
 def test_place_of_a_late_member_is_reserved_for_the_plan() -> None:
     """The file has a late member, which starts at 6 s on its own place, consumer-readers-2.
 
-    The scaling at 1 s must not start a member there. It takes consumer-readers-3, the spare place.
+    The scaling at 1 s must not start a member there. The scaling takes consumer-readers-3, the
+    spare place.
     """
     made = experiment_with("scale", to=3, spare=1)
     late = LateMembersDefinition(at="6s", members=1)

@@ -239,7 +239,7 @@ def test_leader_member_that_does_not_answer_is_a_miss() -> None:
     ],
 )
 def test_sets_include_late_members_and_dead_brokers(target: str, nodes: list[str]) -> None:
-    """A cut may name such a set of nodes. It must also affect the nodes that start while it lasts.
+    """A cut may name a set of nodes. The cut must also affect the nodes that start while it lasts.
 
     So the set includes the members 2 and 3, which start during the run, and broker-1, which is
     down.

@@ -10,10 +10,10 @@ are revoked or lost. During an assignment a consumer must do these steps in orde
 A consumer that breaks this order has a bug, even if the group loses no record because of the bug.
 
 Each test writes the trace of a consumer, C0, by hand. The first number of each row is its time in
-seconds. The outcome of the check is PASS only if there was something to judge, such as records that
-are due because the group has committed offsets beyond them. Otherwise the outcome is NOTHING_SEEN.
-Some of the short traces here have nothing of this kind. So a test of a correct consumer only
-asserts that the outcome is not VIOLATED.
+seconds. The outcome of the check is PASS only if there was something to judge. For example, records
+are due if the group has committed offsets beyond them. Otherwise the outcome is NOTHING_SEEN. Some
+of the short traces here have nothing of this kind. So a test of a correct consumer only asserts
+that the outcome is not VIOLATED.
 """
 
 from dataclasses import replace

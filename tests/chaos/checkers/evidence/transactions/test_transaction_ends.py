@@ -281,7 +281,7 @@ def late_end(rows: Rows, *, loaded_s: float) -> Rows:
 
     The first transaction is aborted, and the second transaction is committed. The late marker of
     the first transaction ends the second transaction in the group, as an abort. The group's load is
-    completed at `loaded_s`. It can have delayed the marker only if it comes after the first
+    completed at `loaded_s`. The load can have delayed the marker only if it comes after the first
     decision, at 10 s.
     """
     decided(rows, 10, ABORT)
@@ -431,8 +431,8 @@ def test_late_end_of_a_loaded_decision_removes_an_offset_that_is_being_appended(
 ) -> None:
     """The late end comes at 10.5 s, while the next transaction's offset is being appended.
 
-    The decision on the first transaction has no row. It shows only in the load at 10 s. So without
-    this load (`is_loaded` is False) nothing excuses the end.
+    The decision on the first transaction has no row. The decision shows only in the load at 10 s.
+    So without this load (`is_loaded` is False) nothing excuses the end.
     """
     rows = Rows()
     rows.assigned(1, "consumer-g-0")
