@@ -127,10 +127,11 @@ def outcome() -> list[object]:
         sorted(found, key=lambda size: -size if len(found) > 1 else size),
     ]
 '''
-SEED = 0
+SEED = 11
 """A seed of the space `standard`, which describes the experiments that a search draws.
 
-Any other seed would do as well.
+Its run takes a tenth of the time of an average run. Seeds in which the trace of LOSES_SESSION does
+not differ would not do.
 """
 DIES_AT_ONCE, LOSES_SESSION, AT_IMPORT = "1-101", "1-132", "1-013"
 """Ids of three mutants of sample 1.
