@@ -89,6 +89,9 @@ class ZooKeeper(Checker):
         self._sequence: list[tuple[int, str | None]] = []
         # (server, client) -> watches that fired, and whose events the client has not yet received
         self._fired: dict[tuple[str, str], deque[TraceRow]] = {}
+        # (server, client) -> events whose rows came before the rows of their watches. This happens
+        # only in real time, if the server's clock is behind the client's.
+        self._early_events: dict[tuple[str, str], deque[TraceRow]] = {}
         # In real time, rows ZOOKEEPER_CLAIM_CONFLICT, which are judged at the end of the run
         self._conflicts: list[TraceRow] = []
         self._seen = {
@@ -105,7 +108,7 @@ class ZooKeeper(Checker):
             case TraceKind.ZOOKEEPER_TXN_APPLIED:
                 self._judge_transaction(row)
             case TraceKind.ZOOKEEPER_WATCH_FIRED:
-                self._fired.setdefault((row.node, row.peer or ""), deque()).append(row)
+                self._observe_fired(row)
             case TraceKind.ZOOKEEPER_EVENT_RECEIVED:
                 self._judge_event(row)
             case TraceKind.ZOOKEEPER_CLIENT_STATE:
@@ -163,9 +166,7 @@ class ZooKeeper(Checker):
         """
         detail = detail_of(row)
         # Events of the previous connection never arrive.
-        of_client = [pair for pair in self._fired if pair[1] == row.node]
-        for pair in of_client:
-            del self._fired[pair]
+        self._forget_events(row.node)
         if detail["state"] != "SyncConnected" or row.peer is None:
             return
         self._seen["sessions_taken_up"] += 1
@@ -196,29 +197,43 @@ class ZooKeeper(Checker):
 
     # -- events -------------------------------------------------------------------------------
 
+    def _observe_fired(self, row: TraceRow) -> None:
+        """Match a watch that fired with its event, which follows it or has come early."""
+        pair = (row.node, row.peer or "")
+        early_events = self._early_events.get(pair)
+        if early_events:
+            self._judge_pair(row, early_events.popleft())
+        else:
+            self._fired.setdefault(pair, deque()).append(row)
+
     def _judge_event(self, row: TraceRow) -> None:
         """Judge an event that a client received (rule 3)."""
         self._seen["events"] += 1
-        fired = self._fired.get((row.peer or "", row.node))
-        if not fired:
-            return  # the server's clock is behind: the row of the fired watch comes later
-        cause = fired.popleft()  # events come in the order in which their watches fired
-        # `row.offset` is the newest zxid that the client had seen when the event came.
-        # `cause.offset` is the zxid of the change. If the client had already seen this zxid, an
+        pair = (row.peer or "", row.node)
+        fired = self._fired.get(pair)
+        if fired:
+            # Events come in the order in which their watches fired.
+            self._judge_pair(fired.popleft(), row)
+        else:
+            self._early_events.setdefault(pair, deque()).append(row)
+
+    def _judge_pair(self, fired: TraceRow, event: TraceRow) -> None:
+        # `event.offset` is the newest zxid that the client had seen when the event came.
+        # `fired.offset` is the zxid of the change. If the client had already seen this zxid, an
         # answer has shown the change too early.
-        if (row.offset or 0) >= (cause.offset or 0):
+        if (event.offset or 0) >= (fired.offset or 0):
             self.report_finding(
-                f"{row.node} had an answer that shows the change before the event on "
-                f"{detail_of(row)['path']}",
-                [cause, row],
+                f"{event.node} had an answer that shows the change before the event on "
+                f"{detail_of(event)['path']}",
+                [fired, event],
             )
 
     def _forget_events(self, node: str) -> None:
         # A process that has ended sends and receives no more events. `node` may be a server or a
         # client.
-        of_node = [pair for pair in self._fired if node in pair]
-        for pair in of_node:
-            del self._fired[pair]
+        for rows_by_pair in (self._fired, self._early_events):
+            for pair in [pair for pair in rows_by_pair if node in pair]:
+                del rows_by_pair[pair]
 
     # -- reads of owner nodes -----------------------------------------------------------------
 

@@ -14,6 +14,7 @@ back:
 This election is right by Kafka's rules, so checkers do not expect the lost data any more.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from chaos.checkers.context import detail_of
@@ -55,9 +56,10 @@ class LostData:
         """Take a row of LOSS_KINDS."""
         match row.kind:
             case TraceKind.NODE_KILLED if row.cause == KillCause.POWER_LOSS:
-                self._note_damage(row)
+                self._note_damage(row, (row.peer or "",))
             case TraceKind.FAULT_INJECTED if detail_of(row).get("disk") == EMPTY_DISK:
-                self._note_damage(row)
+                # `row.peer` is only the first of the nodes.
+                self._note_damage(row, detail_of(row).get("nodes", ()))
             case TraceKind.LEADER_ELECTED | TraceKind.ISR_CHANGED if row.partition is not None:
                 self._note_decision(row, row.partition)
             case _:
@@ -72,11 +74,12 @@ class LostData:
         """Return the elections with which a partition may have lost data."""
         return self._losses.get(partition, [])
 
-    def _note_damage(self, row: TraceRow) -> None:
-        """Note that the broker `row.peer` lacks data of each partition whose ISR has the broker."""
-        for replicas in self._replicas.values():
-            if row.peer in replicas.in_sync:
-                replicas.damaged[row.peer] = row
+    def _note_damage(self, row: TraceRow, nodes: Iterable[str]) -> None:
+        """Note that each of the nodes lacks data of each partition whose ISR has the node."""
+        for node in nodes:
+            for replicas in self._replicas.values():
+                if node in replicas.in_sync:
+                    replicas.damaged[node] = row
 
     def _note_decision(self, row: TraceRow, partition: str) -> None:
         """Note a new ISR, and note a loss of data.

@@ -240,7 +240,9 @@ class SessionEnds:
         """Begin or restart a session. A restarted session keeps its entry in the heap."""
         members = self._sessions.setdefault(broker_group, {})
         until_us = row.time_us + length_us
-        if member not in members:
+        known = members.get(member)
+        # `overdue` has removed the entry of a reported session.
+        if known is None or known.reported:
             heappush(self._due, (until_us, (*broker_group, member)))
         members[member] = Session(
             since=row,

@@ -856,6 +856,21 @@ def test_silent_member_that_is_not_removed_after_its_session_is_found() -> None:
     assert [row.member for row in finding.evidence] == ["silent"]
 
 
+def test_member_that_returns_after_a_finding_is_judged_again() -> None:
+    """The finding is about the session that should have ended at 55 s.
+
+    At 61 s "silent" is back, and at 106 s (61 s + 45 s) its next session should end, too.
+    """
+    rows = silent_member(until_s=60.2)
+    rows.session_restarted(61, "broker-0", "silent")
+    rows.session_restarted(100, "broker-0", "other")
+    rows.session_restarted(112, "broker-0", "other")
+
+    report = check(rows)
+
+    assert [finding.evidence[0].time_us for finding in report.findings] == [10_000_000, 61_000_000]
+
+
 @pytest.mark.parametrize(
     "why",
     ["removed", "unloaded", "its broker is dead", "its broker stands still", "its disk is slow"],

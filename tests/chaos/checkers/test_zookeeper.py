@@ -278,6 +278,38 @@ def test_event_after_the_answer_that_shows_its_change_is_found() -> None:
     ]
 
 
+def test_event_whose_row_comes_before_that_of_its_watch_does_not_shift_later_events() -> None:
+    """In real time the clock of a server may be behind the client's clock.
+
+    1. The client's row of the event of 0x3 comes before the server's row of the watch.
+    2. The next event, of 0x5, must be compared with the watch of 0x5, not with that of 0x3. When it
+       comes, C0 has seen 0x4.
+    """
+    rows = opened()
+    rows.apply_txn(S1, "delete", OWNER, zxid=3)
+    rows.deliver_event(S1, zxid=2)
+    rows.fire_watch(S1, zxid=3)
+    rows.apply_txn(S1, "error", zxid=4)
+    rows.apply_txn(S1, "error", zxid=5)
+    rows.fire_watch(S1, zxid=5)
+    rows.deliver_event(S1, zxid=4)
+
+    assert summaries(rows) == []
+
+
+def test_event_that_comes_too_late_is_found_although_its_row_is_early() -> None:
+    """As in the test before, the row of the event comes before the row of its watch.
+
+    C0 has seen 0x3, the change itself, before the event.
+    """
+    rows = opened()
+    rows.apply_txn(S1, "delete", OWNER, zxid=3)
+    rows.deliver_event(S1, zxid=3)
+    rows.fire_watch(S1, zxid=3)
+
+    assert len(summaries(rows)) == 1
+
+
 def test_event_of_a_closed_connection_is_not_awaited() -> None:
     """An event is lost if the connection is closed before it arrives.
 

@@ -65,7 +65,7 @@ def damage(rows: Rows, time_s: float, broker: str, how: str) -> None:
         TraceKind.FAULT_INJECTED,
         peer=broker,
         cause="crash-0",
-        detail={"members_survive": True, "momentary": False, **disk},
+        detail={"nodes": [broker], "members_survive": True, "momentary": False, **disk},
     )
     cause = "power loss" if how == "power loss" else None
     rows.add(time_s, "driver", TraceKind.NODE_KILLED, peer=broker, cause=cause)
@@ -118,6 +118,29 @@ def test_data_lost_with_the_last_replica_in_sync_is_no_violation(
 ) -> None:
     """No other replica was in sync, so no broker could have kept the data."""
     assert check(checker(CONTEXT), last_replica_lost(how=how)).findings_total == 0
+
+
+def test_every_node_of_a_fault_with_empty_disks_is_damaged() -> None:
+    """A lost machine has two nodes. broker-0 is the second one, and had ended before the fault.
+
+    So broker-0 has no row of its own: neither `peer` of FAULT_INJECTED nor a row NODE_KILLED.
+    """
+    rows = Rows()
+    lost_data = LostData()
+    elected(rows, 0.1, "broker-0", epoch=0, isr=[0])
+    rows.add(
+        1,
+        "driver",
+        TraceKind.FAULT_INJECTED,
+        peer="consumer-0",
+        cause="machine_loss-0",
+        detail={"nodes": ["consumer-0", "broker-0"], "disk": "empty"},
+    )
+    elected(rows, 2, "broker-0", epoch=1, isr=[0])
+    for row in rows.rows:
+        lost_data.observe(row)
+
+    assert [election.leader_epoch for election in lost_data.of(OFFSETS_0)] == [1]
 
 
 @pytest.mark.parametrize("checker", [Fencing, DurableCommits])
