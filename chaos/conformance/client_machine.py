@@ -50,9 +50,10 @@ class Address:
 
 @dataclass(slots=True)
 class _Channel:
-    """A connection, and two facts about it.
+    """A connection, and whether it was ever open, and whether the client has closed it.
 
-    If the connection ends before an answer has come, the outcome of the request depends on them.
+    If the connection ends before an answer has come, the outcome of the request depends on these
+    two facts (`_report_end`).
     """
 
     connection: Connection
@@ -93,8 +94,8 @@ class ClientMachine:
                     client_id=to.client_id,
                 )
             )
-            # If a connection ends, the outcome of its requests is REFUSED if it was never open, and
-            # DISCONNECTED otherwise. An answer would show that the connection was open, but the
+            # If a connection ends that was never open, the outcome of its requests is REFUSED,
+            # otherwise DISCONNECTED. An answer would show that the connection was open, but the
             # answer may come late or never. So `note_open` looks at the connection itself after the
             # time of the handshake.
             self.host.after(HANDSHAKE_US, channel.note_open)

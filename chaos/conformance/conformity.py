@@ -72,6 +72,7 @@ class FileConformity(msgspec.Struct, frozen=True, kw_only=True):
       Actions that were carried out are not counted, because they have no answer to compare.
     - `differences`: the differences in the order of the steps, at most one for each step.
     - `unknown_settings`: the recorded settings that this project does not have.
+    - `steps_by_api`: the number of steps with each API or action; their sum is `steps`.
     - `seed`: the seed of the run that was compared.
     """
 
@@ -176,6 +177,7 @@ def _play_and_compare(transcript: Transcript, rules: ComparisonRules, seed: int)
     steps_by_api: dict[str, int] = {}
     for step in transcript.steps:
         if isinstance(step, ActionStep):
+            # None if the action was carried out; the step is not counted then.
             reason = played.not_carried_out.get(step.n)
             if reason is not None:
                 steps_by_api[step.action] = steps_by_api.get(step.action, 0) + 1
@@ -242,4 +244,4 @@ def shares_by_folder(files: Iterable[FileConformity]) -> dict[str, Share]:
 def share_of(files: Iterable[FileConformity]) -> Share:
     """Return the share of equal steps in all files together."""
     listed = list(files)
-    return Share(equal=sum(f.equal for f in listed), steps=sum(f.steps for f in listed))
+    return Share(equal=sum(file.equal for file in listed), steps=sum(file.steps for file in listed))

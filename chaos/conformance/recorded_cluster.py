@@ -31,7 +31,10 @@ It is the address of the recorded clients, which Kafka shows as their host in De
 """
 CONTROLLER_ID = 100  # the ids of brokers are smaller, they count from 0
 LOOPBACK = LinkModel(base_us=50, jitter_us=0, tail_us=0, tail_one_in=0)
-"""Latency of messages. The recorded clients and brokers were on the same machine (loopback)."""
+"""Latency of messages: always 50 us.
+
+The recorded clients and brokers were on the same machine (loopback).
+"""
 TRANSACTION_COORDINATOR_APIS = ("InitProducerId", "AddOffsetsToTxn", "EndTxn")
 """APIs whose requests go to the coordinator of a transactional id, not of a group."""
 
@@ -48,10 +51,11 @@ def cluster_of(transcript: Transcript) -> ClusterSpec:
     config = _config(transcript)
     brokers = range(transcript.brokers)
     count = config.offsets_topic_num_partitions
+    # Partitions of `__consumer_offsets` that store recorded groups, and the broker that leads them
     used_partitions = {
         partition_for(group_id, count) for group_id in recorded_group_ids(transcript)
     }
-    first = first_coordinator(transcript)
+    coordinator = first_coordinator(transcript)
 
     offsets = TopicSpec(
         name=CONSUMER_OFFSETS,
@@ -61,7 +65,9 @@ def cluster_of(transcript: Transcript) -> ClusterSpec:
         # are spread over the brokers, as in the recorded cluster. So each broker has fetches of
         # followers in flight when a leader moves.
         assignments=tuple(
-            _replicas(first if partition in used_partitions else partition, transcript.brokers)
+            _replicas(
+                coordinator if partition in used_partitions else partition, transcript.brokers
+            )
             for partition in range(count)
         ),
     )
@@ -96,7 +102,7 @@ def _transaction_state(transcript: Transcript, config: BrokerConfig) -> tuple[To
     if not coordinators and not asks_for_coordinator:
         return ()
     count = config.transaction_state_log_num_partitions
-    leaders = {
+    leaders = {  # partition of `__transaction_state` -> its leader
         partition_for(transactional_id, count): broker
         for transactional_id, broker in coordinators.items()
     }
@@ -153,7 +159,10 @@ def recorded_group_ids(transcript: Transcript) -> tuple[str, ...]:
 
 
 def _replicas(leader: int, brokers: int) -> tuple[int, ...]:
-    """Return all brokers in the order of replicas, the leader first."""
+    """Return all brokers in the order of replicas, the leader first.
+
+    A `leader` that is no broker id, but the number of a partition, is taken modulo `brokers`.
+    """
     return tuple((leader + index) % brokers for index in range(brokers))
 
 

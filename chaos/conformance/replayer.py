@@ -95,8 +95,9 @@ class _Replay:
         """Time on the run's clock at which the scenario begins."""
         self._played = PlayedTranscript(
             steps=[PlayedStep(step=step) for step in transcript.requests],
-            # If `first` is None, no answer gives the id of the symbol to a client, because the id
-            # occurs only inside of lists. These symbols are bound by the comparison of answers.
+            # A symbol is bound when our id for it becomes known. If `first` is None, no answer
+            # gives the symbol's id to a client, because the id occurs only inside of lists. Such
+            # symbols are bound by the comparison of answers.
             bindings=Bindings(
                 name for name, symbol in transcript.symbols.items() if symbol.first is None
             ),
@@ -134,15 +135,15 @@ class _Replay:
     async def _play(self, clients: ClientMachine) -> None:
         """Wait until the cluster is like the recorded cluster. Then play each step at its time."""
         transcript = self._transcript
-        first = first_coordinator(transcript)
+        coordinator = first_coordinator(transcript)
         actions = Actions(
             self._runtime,
             clients,
             recorded_group_ids(transcript),
             self._cluster.broker_config.offsets_topic_num_partitions,
-            first,
+            first=coordinator,
         )
-        await actions.until_serving(first)
+        await actions.until_serving(coordinator)
         await actions.until_coordinating(transaction_coordinators(transcript))
         await self._runtime.sleep(SETTLE_US)
 
@@ -195,7 +196,7 @@ class _Replay:
         step = played.step
         if step.answered_ms is None:
             # Kafka did not answer. The replay waits as long as the recorder did, to see that our
-            # broker does not answer either.
+            # broker does not answer either. `wait_of` returns None if the outcome names no time.
             wait_ms = wait_of(step.outcome or "") or 0
         else:
             wait_ms = step.answered_ms - step.at_ms + self._rules.tolerance_ms

@@ -267,7 +267,7 @@ def read_transcript(path: Path) -> Transcript:
     problems: list[Problem] = []
     steps: list[Step] = []
     for index, raw in enumerate(file.steps):
-        # If even the number of the step cannot be read, the message has this number instead.
+        # If even the number of the step cannot be read, the problem names the position instead.
         kind = _Kind(n=index + 1)
         try:
             kind = msgspec.json.decode(raw, type=_Kind)
@@ -391,6 +391,7 @@ def _problems_of(
         yield _problem(path, place, "`response` and `answered_ms` belong together")
     if step.response is None and step.outcome is None:
         yield _problem(path, place, "without a `response` it needs an `outcome`")
+    # Before a request is sent, our ids are put in place of its symbols. So `symbols` needs them.
     for name in symbols_in(step.request):
         if name not in symbols:
             yield _problem(path, f"{place}: request", f"no symbol {name} in `symbols`")

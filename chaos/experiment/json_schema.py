@@ -51,10 +51,9 @@ def experiment_schema() -> Schema:
     The schemas of all other structs are in its `$defs`.
     """
     structs = {struct.__name__: struct for struct in _structs()}
-    # `schema_components` returns two values. The second has the schemas of all structs.
-    defs: dict[str, Schema] = msgspec.json.schema_components(
-        tuple(structs.values()), ref_template="#/$defs/{name}"
-    )[1]
+    # The second value of the result has the schemas of all structs, by their names.
+    defs: dict[str, Schema]
+    _, defs = msgspec.json.schema_components(tuple(structs.values()), ref_template="#/$defs/{name}")
     for name, definition in defs.items():
         _describe(definition, structs[name])
     _restrict(defs)
@@ -74,9 +73,9 @@ def encoded_schema() -> bytes:
 
 def target_pattern(syntax: str) -> str:
     """Return the regular expression of targets with a syntax such as `broker(<id>)`."""
-    # A role without an argument may also be written with empty parentheses.
     role, parenthesis, argument = syntax.removesuffix(")").partition("(")
     if not parenthesis:
+        # A role without an argument may also be written with empty parentheses.
         return role + r"\s*(\(\s*\))?"
     parts = [_PARTS_OF_TARGETS[part] for part in argument.split(", ")]
     return role + r"\s*\(\s*" + r"\s*,\s*".join(parts) + r"\s*\)"
@@ -129,8 +128,8 @@ def _restrict(defs: dict[str, Schema]) -> None:
     defs["GroupDefinition"]["properties"]["topics"]["uniqueItems"] = True
     consumer = defs[ConsumerConfig.__name__]["properties"]
     consumer["partition.assignment.strategy"]["minItems"] = 1
-    # The patterns end with `(?!\n)$`. In Python `$` alone would also match before a line break at
-    # the end of the text.
+    # An address is `broker-<id>`, perhaps with a port. This and the next pattern end with
+    # `(?!\n)$`, because in Python `$` alone would also match before a line break at the end.
     consumer["bootstrap.servers"]["items"]["pattern"] = r"^broker-[0-9]+(:|(?!\n)$)"
     # `group.instance.id` may be a text or null. The pattern is for the text.
     for choice in consumer["group.instance.id"]["anyOf"]:
@@ -161,8 +160,9 @@ def _restrict_faults(defs: dict[str, Schema]) -> None:
     for choice in properties["every"]["anyOf"]:
         if choice["type"] == "string":
             choice.update(_NOT_ZERO)
-    # A fault with `every` needs `repeat`. A fault that is injected more than once needs `every`.
-    # The other rules depend on the kind of fault.
+    # 1. A fault with `every` needs `repeat`.
+    # 2. A fault that is injected more than once needs `every`.
+    # 3. The other rules depend on the kind of fault.
     definition["allOf"] = [
         _if({"every": {"type": "string"}}, _with({"repeat": {"type": "integer"}})),
         _if(_OFTEN, _with({"every": {"type": "string"}})),

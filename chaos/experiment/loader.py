@@ -153,9 +153,9 @@ def find_experiment(name_or_path: str) -> Path:
 def find_file(name_or_path: str, folder: str, what: str) -> Path:
     """Return the path of a file that a user has named.
 
-    If `name_or_path` is a path, this is the path itself. If it is a name, this is the file with
-    this name in one of the folders of `search_path(folder)`. `what` is a word for the file in
-    messages.
+    If `name_or_path` is a path, the result is this path. If it is a name, the result is the path of
+    the file with this name in one of the folders of `search_path(folder)`. `what` is a word for the
+    file in messages.
 
     Raises: ExperimentError if there is no such file. The error names a file that may be meant.
     """
@@ -192,7 +192,8 @@ def find_file(name_or_path: str, folder: str, what: str) -> Path:
 def _no_file(written: str, path: Path, known: Collection[str]) -> Problem:
     """Return the Problem of a path at which there is no file.
 
-    It suggests a known name, or a file in the same folder with a similar name.
+    The Problem suggests a known name, or a file in the same folder with a similar name. `written`
+    is the path as the user has written it.
     """
     if path.is_dir():
         inside = ", ".join(f"`{file}`" for file in _files(path)[:MAX_LISTED])
@@ -278,7 +279,7 @@ def _line_of(path: str, root: Item, shape: type[msgspec.Struct]) -> tuple[int | 
     If the document has no value at the path (for example, a key is missing), return the line of the
     innermost mapping or list that the path enters.
     """
-    steps = resolve_path(path, root, shape)
+    steps = resolve_path(path, root, shape)  # a Problem if the path leads nowhere
     item, line = root, root.line
     for step in steps if isinstance(steps, list) else []:
         if isinstance(item.value, dict) and step in item.value:

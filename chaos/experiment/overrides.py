@@ -60,8 +60,8 @@ def apply_overrides(root: Item, overrides: Sequence[str]) -> list[Problem]:
             # - a text that is no YAML, such as a single bracket (YAMLError),
             # - an impossible date, such as 2024-13-01 (ValueError),
             # - a thousand brackets (RecursionError).
-            # Then the text itself becomes the value. If this is no valid value at its place, the
-            # check of the document's shape reports it.
+            # Then the text itself becomes the value. If a text is not allowed at this place of the
+            # document, the check of the document's shape reports it.
             value = Item(value=text)
         _put(root, steps, value)
     return problems
@@ -81,7 +81,7 @@ def _put(item: Item, steps: list[str | int], value: Item) -> None:
             item.value[str(step)] = Item(value={})
             item.key_lines[str(step)] = None
         item = item.value[str(step)]
-    last = steps[-1]
+    last = steps[-1]  # the key or the index at which `value` is put
     if isinstance(item.value, list) and isinstance(last, int):
         item.value[last] = value
         return

@@ -82,6 +82,7 @@ def shape_errors(document: object, struct: type[msgspec.Struct]) -> list[ShapeEr
 def _shape_error(error: _Untyped) -> ShapeError:
     # If a key is unknown, the path ends with this key (see `_check_keys`).
     steps = tuple(error.absolute_path)
+    # In jsonschema `error.validator` is the name of the broken rule: the kind of the error.
     if error.validator != _UNKNOWN:
         return ShapeError(steps=steps, choices=tuple(error.schema.get("enum", ())))
     meant = _meant(steps[-1], error.schema["properties"], error.instance)
@@ -97,10 +98,12 @@ def describe(schema: _Schema) -> str:
     if "$ref" in schema or kind == "object":
         return "a mapping"
     if kind == "array":
-        return "a list" + (f" of at least {least}" if (least := schema.get("minItems")) else "")
+        least = schema.get("minItems")
+        return f"a list of at least {least}" if least else "a list"
     if "description" in schema:
+        description = str(schema["description"])
         examples = " or ".join(f"`{example}`" for example in schema.get("examples", ()))
-        return f"{schema['description']}{f', such as {examples}' if examples else ''}"
+        return f"{description}, such as {examples}" if examples else description
     if "enum" in schema:
         return one_of(_yaml_word(choice) for choice in schema["enum"])
     # If both bounds are equal, only one number is allowed, as for the version of the format.
@@ -255,6 +258,7 @@ def _problem_of(error: _Untyped, root: Item, file: str, path: str) -> Problem:
     # If the error is about a key, `holder` is the mapping around the key. Otherwise `holder` is the
     # wrong value itself.
     holder = _item_at(root, steps[:-1] if is_of_key else steps)
+    # For example, the steps ["faults", 0, "at"] become the path `faults[0].at`.
     for step in steps:
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
     if error.validator == _UNKNOWN:

@@ -63,8 +63,7 @@ def repair(document: object, struct: type[msgspec.Struct]) -> RepairedDocument |
     repaired: list[tuple[str | int, ...]] = []
     errors = shape_errors(document, struct)
     # Each round repairs the first error. Candidates are copies of the document with a change at the
-    # place of this error. The round takes the first candidate that has fewer errors: the error is
-    # gone, and no new error has come.
+    # place of this error. The round takes the first candidate that has fewer errors than before.
     while errors and len(repaired) < _MAX_REPAIRS:
         repaired.append(_unjudged_place(errors[0]))
         for candidate in _candidates(document, errors[0]):
@@ -139,6 +138,7 @@ def _depends_on(path: str, steps: _Steps) -> bool:
 def path_text(steps: _Steps) -> str:
     """Return a place as problems show it, such as `faults[0].target`."""
     text = ""
+    # An index gets brackets. A key gets a dot before it, unless it is the first step.
     for step in steps:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
     return text

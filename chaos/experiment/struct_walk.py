@@ -110,7 +110,7 @@ def structs_in(value: object, place: Place = ()) -> Iterator[tuple[Place, msgspe
 
     The structs come in the order of the file. Each struct comes before the structs in its fields.
     """
-    children: Iterable[tuple[str | int, object]] = ()
+    children: Iterable[tuple[str | int, object]] = ()  # (step, value); none for a scalar
     if isinstance(value, msgspec.Struct):
         yield place, value
         children = ((field.name, getattr(value, field.name)) for field in fields_of(type(value)))
@@ -155,12 +155,12 @@ def resolve_path(dotted: str, root: Item, expected: object) -> list[str | int] |
     steps = _walk_path(dotted, root, expected)
     if not isinstance(steps, Problem) or steps.path != dotted:
         return steps
-    # The first step of the path is wrong. So perhaps `dotted` is only the end of a path. Look for a
-    # valid path that ends with `dotted`.
+    # A step of the path is wrong. So perhaps `dotted` is only the end of a path. Look for a valid
+    # path that ends with `dotted`.
     for prefix, names in _named_places("", root, expected):
         longer = f"{prefix}.{dotted}"
-        # `dotted` must begin with a key of the struct at this place. Mostly it does not. This is
-        # tested first, because a walk takes longer.
+        # A longer path is valid only if `dotted` begins with a key of the struct at `prefix`. This
+        # is tested first, because a walk takes longer.
         if _longest_prefix(dotted, names) and not isinstance(
             _walk_path(longer, root, expected), Problem
         ):

@@ -1,4 +1,4 @@
-"""Reads a YAML file into Items: values that know their lines, so that messages can name them.
+"""Reads a YAML file into Items: values that know their lines, so that messages can name the lines.
 
 This module knows nothing of experiments. It reports two errors that PyYAML does not report: a key
 that occurs twice in a mapping, and an alias that contains itself, as in `&a [*a]`.
@@ -48,12 +48,12 @@ class Item:
         return self.value
 
     def child(self, key: str) -> "Item":
-        """Return the value of `key`, or an Item with the value None if there is no such key."""
+        """Return the Item of `key`, or an Item with the value None if there is no such key."""
         child = self.value.get(key) if isinstance(self.value, dict) else None
         return Item(value=None) if child is None else child
 
     def children(self) -> "tuple[Item, ...]":
-        """Return the values of a mapping or the elements of a list; none for a scalar."""
+        """Return the Items in a mapping or a list; none for a scalar."""
         if isinstance(self.value, dict):
             return tuple(self.value.values())
         return tuple(self.value) if isinstance(self.value, list) else ()
@@ -171,7 +171,7 @@ class _Reader:
             raise ExperimentError(
                 [Problem(file=self._shown_as, line=line, path=path, message=reason_to_stop)]
             )
-        within = (*within, node)
+        within = (*within, node)  # from here on for the children of the node
         if isinstance(node, yaml.MappingNode):
             return self._read_mapping(node, line, path, within)
         if isinstance(node, yaml.SequenceNode):

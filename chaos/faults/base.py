@@ -35,9 +35,10 @@ SHUTDOWN_LIMIT_US = 30_000_000
 
 A service manager does the same with a process that does not stop.
 """
+
 # The target of a fault is a role with an argument, such as `leader-of(orders-0)`. The tuples below
-# have all roles, by the sort of node that has the role. Each kind of fault lists the roles that it
-# accepts.
+# have all roles, by the sort of node that has the role. Roles of SET_TARGETS stand for several
+# nodes. Each kind of fault lists the roles that it accepts.
 BROKER_TARGETS = ("coordinator-of", "leader-of", "follower-of", "broker", "any-broker")
 CONTROLLER_TARGETS = ("controller",)
 ZOOKEEPER_TARGETS = ("zookeeper", "zookeeper-leader")
@@ -77,7 +78,8 @@ class DeadMachine:
     """Nodes that start again when the machine comes back, used as an ordered set.
 
     These are the nodes that died with the machine. Another fault may have killed a node before. If
-    the other fault is healed while the machine is lost, it cannot start the node, and adds it here.
+    the other fault is healed while the machine is lost, its `heal` cannot start this node, and adds
+    the node here.
     """
 
 
@@ -90,7 +92,7 @@ class FaultTools:
     rng: random.Random = field(default_factory=random.Random)
     """The random numbers of this fault."""
     kill_at_us: int = 0
-    """Time at which `heal` kills a node that is still stopping."""
+    """Time on the run's clock at which `heal` kills a node that is still stopping."""
     lost: dict[NodeName, None] = field(default_factory=dict)
     """Nodes that must not be started again. A fault that ends a node for good adds it here."""
     deleted_topics: dict[str, None] = field(default_factory=dict)
@@ -103,7 +105,7 @@ class FaultTools:
     """Lost machines, by the id of the fault that will bring them back."""
 
     def machine_lost_with(self, node: NodeName, *, besides: str = "") -> DeadMachine | None:
-        """Return the lost machine that a node is on; None if its machine is not lost.
+        """Return the lost machine that a node is on; None if the node is on no lost machine.
 
         `besides` is the id of a fault whose own machine is left out of the search.
         """
@@ -147,7 +149,7 @@ class FaultKind(ABC):
     targets: tuple[str, ...]
     """Roles that the target of the fault may have (see `chaos.targets`)."""
     args_type: type[msgspec.Struct] = NoArgs
-    """The arguments. The generated pages show the string below each field of the struct."""
+    """The arguments. The generated pages show the docstring of each field of this struct."""
     momentary: bool = False
     """True if the fault is done when it is injected. Then it has no duration and is not healed."""
     spares_members: bool = True

@@ -9,7 +9,6 @@ Kafka's error.
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import Any
 
 import msgspec
 
@@ -100,8 +99,9 @@ class GroupOrder(FaultKind):
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Send the order; return a Miss if it is refused as a whole or gets no answer."""
-        # `aim` has put a list into the detail. The test is for mypy, which knows only an object.
         topics = aim.detail.get("topics")
+        # `aim` has put a list into the detail. The `isinstance` is only for mypy, because the
+        # values of `detail` have the type object.
         order = self.order(planned, tuple(topics) if isinstance(topics, list) else ())
         try:
             answers = await tools.runtime.ask_as_admin(order)
@@ -110,9 +110,9 @@ class GroupOrder(FaultKind):
         except GroupOrderUnanswered as error:
             reason = f"it may have been carried out all the same: {error}"
             return Miss(reason=reason, errors=(error.error,))
-        # The answer has an error, or NONE, for each member or partition that the order is about. If
-        # each of them was refused, the fault has hit nothing. An order without members and
-        # partitions, such as the deletion of a group, has succeeded if it was not refused above.
+        # `answers` has an error, or NONE, for each member or partition that the order is about. If
+        # each of them was refused, the fault has hit nothing. If `answers` is empty, as for the
+        # deletion of a group, the order has succeeded, because no exception was raised above.
         refused = {
             subject: code for subject, code in answers.items() if code != ErrorCode.NONE.name
         }
@@ -200,7 +200,7 @@ class ResetOffsets(GroupOrder):
 
 def _group_of(planned: PlannedFault) -> str:
     """Return the group in the target `coordinator-of(<group>)`."""
-    # The target was checked when the file was loaded, so it has a role. The tuple after `or` is
-    # only for mypy.
-    role: tuple[str, Any] = split_target(planned.target) or ("", "")
-    return str(role[1])
+    # The target was checked when the file was loaded, so `split_target` does not return None. The
+    # tuple after `or` is only for mypy.
+    _, group_id = split_target(planned.target) or ("", "")
+    return group_id

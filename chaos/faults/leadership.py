@@ -58,8 +58,8 @@ class LeadershipMove(FaultKind):
         to = fault.args.get("to")
         if to is None:
             return
-        role = split_target(to)
-        if role is None or role[0] != "broker":
+        parts = split_target(to)  # a role and its argument, such as ("broker", "1")
+        if parts is None or parts[0] != "broker":
             yield problem(
                 "args.to", "is no destination", expected="`broker(<id>)`", found=f"`{to}`"
             )
@@ -72,7 +72,7 @@ class LeadershipMove(FaultKind):
         if partition is None:
             return  # the target names no partition, which the check of targets reports
         replicas = replicas_at_start(partition, experiment)
-        if int(role[1]) not in replicas:
+        if int(parts[1]) not in replicas:
             yield problem(
                 "args.to",
                 f"holds no replica of {partition}",
@@ -85,24 +85,27 @@ class LeadershipMove(FaultKind):
         hit = _resolve(planned.target, situation)
         if isinstance(hit, Miss):
             return hit
-        # Each of PARTITION_TARGETS stands for one partition.
-        (partition,) = hit.partitions
-        known = require_leader(partition, situation)
-        if isinstance(known, Miss):
-            return known
+        (partition,) = hit.partitions  # each of PARTITION_TARGETS stands for one partition
+        partition_status = require_leader(partition, situation)
+        if isinstance(partition_status, Miss):
+            return partition_status
 
         args = msgspec.convert(planned.args, MoveArgs)
-        to = _next_leader(partition, known, situation) if args.to is None else _broker_id(args.to)
+        to = (
+            _next_leader(partition, partition_status, situation)
+            if args.to is None
+            else _broker_id(args.to)
+        )
         if isinstance(to, Miss):
             return to
-        reason = _reason_against(to, partition, known, situation)
+        reason = _reason_against(to, partition, partition_status, situation)
         if reason is not None:
             return Miss(reason=reason)
-        return _aim_of({partition: (known.leader, to)}, hit, situation)
+        return _aim_of({partition: (partition_status.leader, to)}, hit, situation)
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Move the leadership."""
-        (move,) = aim.moves
+        (move,) = aim.moves  # `aim` has found exactly one
         partition = parse_partition(move.partition)
         if partition is None:
             raise ValueError(f"{planned.fault_id} moves {move.partition}, which is no partition")
@@ -127,17 +130,18 @@ class PreferredLeaderElection(FaultKind):
         hit = _resolve(planned.target, situation)
         if isinstance(hit, Miss):
             return hit
-        moves: dict[TopicPartition, tuple[BrokerId, BrokerId]] = {}
-        reasons = []
+        moves: dict[TopicPartition, tuple[BrokerId, BrokerId]] = {}  # -> (old leader, new leader)
+        reasons = []  # for each other partition, why its leader does not change
         for partition in hit.partitions:
-            known = require_leader(partition, situation)
-            # If the leader of one partition cannot change, the other partitions still get theirs.
-            if isinstance(known, Miss):
-                reasons.append(known.reason)
+            partition_status = require_leader(partition, situation)
+            # If one partition cannot get its preferred leader, the others still get theirs.
+            if isinstance(partition_status, Miss):
+                reasons.append(partition_status.reason)
                 continue
-            reason = _reason_against(known.replicas[0], partition, known, situation)
+            preferred = partition_status.replicas[0]
+            reason = _reason_against(preferred, partition, partition_status, situation)
             if reason is None:
-                moves[partition] = (known.leader, known.replicas[0])
+                moves[partition] = (partition_status.leader, preferred)
             else:
                 reasons.append(reason)
         if not moves:
@@ -155,8 +159,9 @@ class PreferredLeaderElection(FaultKind):
             for move in aim.moves
             if (partition := parse_partition(move.partition)) is not None
         ]
-        # As in Kafka, a request with None instead of a list asks for all partitions. So if leaders
-        # have changed since `aim`, the election may concern other partitions than `aim` found.
+        # As in Kafka, a request with None instead of a list asks for all partitions. So if the
+        # target is `all-topic-partitions`, and leaders have changed since `aim`, the election may
+        # concern other partitions than `aim` found.
         elects_all = planned.target.strip() == ALL_PARTITIONS
         return await _elect(
             aim,
@@ -181,24 +186,24 @@ async def _elect(aim: Aim, election: Coroutine[Any, Any, None]) -> Aim | Miss:
 
 
 def _next_leader(
-    partition: TopicPartition, known: PartitionStatus, situation: Situation
+    partition: TopicPartition, partition_status: PartitionStatus, situation: Situation
 ) -> BrokerId | Miss:
     """Return the first in-sync follower that is up."""
-    for broker in in_sync_followers(known):
+    for broker in in_sync_followers(partition_status):
         if situation.is_up(broker_name(broker)):
             return broker
     return Miss(reason=f"{partition} has no in-sync follower that is up")
 
 
 def _reason_against(
-    to: BrokerId, partition: TopicPartition, known: PartitionStatus, situation: Situation
+    to: BrokerId, partition: TopicPartition, partition_status: PartitionStatus, situation: Situation
 ) -> str | None:
     """Return the reason why the broker `to` cannot become leader, or None if it can."""
-    if to == known.leader:
+    if to == partition_status.leader:
         return f"broker {to} leads {partition} already"
-    if to not in known.replicas:
+    if to not in partition_status.replicas:
         return f"broker {to} holds no replica of {partition}"
-    if to not in known.isr:
+    if to not in partition_status.isr:
         return f"broker {to} is not in sync with the leader of {partition}"
     if not situation.is_up(broker_name(to)):
         return f"broker {to}, which would lead {partition}, is " + situation.state_of(
@@ -239,7 +244,8 @@ def _partition_of(target: str, experiment: Experiment) -> TopicPartition | None:
 
 def _broker_id(target: str) -> BrokerId:
     """Return the id in a target such as `broker(1)`."""
-    role = split_target(target)
-    if role is None:
+    parts = split_target(target)
+    if parts is None:
         raise ValueError(f"not a broker: {target!r}")
-    return BrokerId(int(role[1]))
+    _, broker_id = parts
+    return BrokerId(int(broker_id))

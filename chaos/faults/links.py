@@ -59,6 +59,7 @@ ERROR_NAMES = tuple(code.name for code in ErrorCode)
 _ALWAYS_ONE_NODE = frozenset(
     {*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARGETS, *ZOOKEEPER_TARGETS}
 ) - {"any-broker"}
+
 # States of nodes that have a process, and so may have links.
 _HAS_LINKS = frozenset({NodeState.UP, NodeState.PAUSED, NodeState.STOPPING})
 
@@ -130,7 +131,8 @@ class LinkFault(FaultKind):
         # If both ends have the same single target, which stands for one node, the fault would be
         # about a link of this node to itself. (`min` is only a way to get the one element.)
         only_target = min(targets) if len(targets) == 1 else ""
-        if (split_target(only_target) or ("", ""))[0] in _ALWAYS_ONE_NODE:
+        role, _ = split_target(only_target) or ("", "")
+        if role in _ALWAYS_ONE_NODE:
             yield problem(
                 "to",
                 "a node has no link to itself",
@@ -138,7 +140,7 @@ class LinkFault(FaultKind):
                 found=f"`{only_target}`",
             )
 
-        # No kind of fault has all of these arguments. An argument that it does not have is empty.
+        # No kind of fault has all three arguments. For a missing argument `get` returns ().
         for field, what, known in (
             ("purposes", "purpose", tuple(PURPOSES)),
             ("apis", "API", API_NAMES),
@@ -162,7 +164,7 @@ class LinkFault(FaultKind):
         if isinstance(destination, Miss):
             return destination
 
-        # A node may be at both ends, for example in `brokers` to `brokers`.
+        # A node may be at both ends, for example from `brokers` to `brokers`.
         from_nodes = _linked_nodes(source, destination)
         to_nodes = _linked_nodes(destination, source)
         if not from_nodes or not to_nodes:
@@ -190,9 +192,10 @@ class _RuleFault(LinkFault):
         args = msgspec.convert(planned.args, self.args_type)
         if not isinstance(args, SelectingArgs):
             raise TypeError(f"{self.name} takes {type(args).__name__}, which selects no frames")
-        # "there" and "back" become a part of the rules' names, which must differ.
+        # (direction, sources, destinations); the direction becomes a part of the rule's id
         directions = [("there", aim.nodes, aim.to_nodes)]
-        # A loss of responses has no direction, because either end may be the server.
+        # ResponseLossArgs have no `direction`: either end may be the server that sends a response.
+        # So a loss of responses always gets both rules.
         if not isinstance(args, LinkArgs) or args.direction == "both_ways":
             directions.append(("back", aim.to_nodes, aim.nodes))
         rules = [

@@ -33,6 +33,7 @@ from cluster.runtime import NodeState, UnknownNode
 from protocol.ids import NodeName, controller_name
 from results_schema.manifest import PlannedFault
 
+# States of nodes that have a process.
 _ALIVE = frozenset({NodeState.UP, NodeState.STOPPING, NodeState.PAUSED})
 
 
@@ -99,11 +100,11 @@ class MachineLoss(_MachineFault):
             return
         role, argument = split_target(fault.target) or ("", "")
         controller = controller_name(FIRST_CONTROLLER_ID)
-        # The target is `machine-of(controller)`, or the number of the controller's machine.
-        is_its_machine = argument == "controller" or (
+        # True for `machine-of(controller)`, and for `machine(<number>)` of the controller's machine
+        hits_controller = argument == "controller" or (
             role == "machine" and controller in layout.machines[int(argument)]
         )
-        if is_its_machine and experiment.cluster.controllers == 1:
+        if hits_controller and experiment.cluster.controllers == 1:
             yield problem(
                 "args.disk",
                 f"the machine has {controller}, and the disk of the only controller holds the only "
@@ -163,6 +164,7 @@ class MachineLoss(_MachineFault):
         the node starts when the other fault is healed.
         """
         del aim
+        # None if the machine is not noted as lost (any more). Then no node has to start.
         machine = tools.dead_machines.get(planned.fault_id)
         empty_disk = planned.args.get("disk") == "empty"
         # The cut is removed even if a start fails, because it must not outlive its fault.
@@ -241,7 +243,7 @@ class MachineCut(_MachineFault):
         """Add the rules. They also cut off nodes of the machine that start later."""
         rules = cut_both_ways(planned.fault_id, nodes=_on_machine(aim), others=aim.to_nodes)
         if planned.args.get("direction") == "one_way":
-            rules = rules[:1]  # the first rule is for frames from the machine
+            rules = rules[:1]  # only the first rule, which is for frames from the machine
         await tools.links.add(planned.fault_id, rules)
         return aim
 

@@ -95,9 +95,9 @@ class _Kill(ProcessFault):
         """Report an empty disk for the only controller, or for a member, which has no disk."""
         if fault.args.get("disk") != "empty" or fault.target is None:
             return
-        # If the target is malformed, the role is "". Nothing is yielded here then, because the
-        # check of targets reports it.
-        role = (split_target(fault.target) or ("", ""))[0]
+        # If the target is malformed, the role is "", and nothing is yielded here, because the check
+        # of targets reports the malformed target.
+        role, _ = split_target(fault.target) or ("", "")
         if role in CONTROLLER_TARGETS and experiment.cluster.controllers == 1:
             yield problem(
                 "args.disk",
@@ -196,7 +196,7 @@ class NodeLoss(ProcessFault):
 
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
         """Report a broker as the target if the cluster has only one."""
-        role = (split_target(fault.target or "") or ("", ""))[0]
+        role, _ = split_target(fault.target or "") or ("", "")
         if role in BROKER_TARGETS and experiment.cluster.brokers == 1:
             yield problem(
                 "target",
@@ -235,8 +235,8 @@ async def bring_back(
     """Make sure that a node is up: resume it, start it again, or leave it as it is.
 
     If the node is still stopping, its end is awaited, but only until `kill_at_us` (in microseconds
-    of the run's clock). At this time the node is killed. If this happens, the result is a sentence
-    for the run's journal, otherwise None.
+    of the run's clock). At this time the node is killed. Return a sentence for the run's journal if
+    the node was killed, otherwise None.
     """
     state = (await runtime.status()).nodes.get(node)
     note = None

@@ -217,10 +217,11 @@ class RolloutFault(_Gradual):
         """Prepare the rollout; the runner takes its first step."""
         args = msgspec.convert(planned.args, RolloutArgs)
         up = _up(aim)
-        # Percentages are of the size that the experiment defines, not of the members that are up.
+        # A percentage refers to the size that the experiment defines, not to the members in `up`.
         total = _members_total(aim)
         surge = _count(args.max_surge, total, rounded_up=True)
-        # There may be fewer free places than `max_surge` asks for, for example after a scaling.
+        # Places without a member, as many as the surge needs. There may be fewer such places than
+        # `max_surge` asks for, for example after a scaling.
         spare = [place for place in aim.nodes if place not in up][:surge]
         tools.under_way[planned.fault_id] = Rollout(
             orders=Orders(
@@ -255,7 +256,7 @@ class RolloutFault(_Gradual):
         if not isinstance(rollout, Rollout):
             return None
         if rollout.outcome in {Outcome.UNDER_WAY, Outcome.HUNG}:
-            # The rollout takes no further step, so the missing members are started here.
+            # Nobody calls `step` any more, so the missing members are started here.
             for node in rollout.places_to_fill():
                 # The status is read again for each node, because the start of a node takes time.
                 status = await tools.runtime.status()
@@ -300,8 +301,9 @@ class ScaleFault(_Gradual):
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Prepare the change; the runner takes its first step."""
         args = msgspec.convert(planned.args, ScaleArgs)
-        # An autoscaler has only one desired size at a time. So an earlier scaling of this group
-        # that is not done yet is superseded. Otherwise the two would undo each other's work.
+        # An autoscaler has only one desired size at a time. So an earlier scaling of this group,
+        # if it is not done yet, is superseded. Otherwise each of the two would undo the work of the
+        # other. Two scalings are of the same group if they share a place.
         for earlier in tools.under_way.values():
             if isinstance(earlier, Scaling) and not set(aim.nodes).isdisjoint(earlier.places):
                 earlier.is_superseded = True
@@ -319,7 +321,8 @@ class ScaleFault(_Gradual):
         return aim
 
 
-# How a rollout ended, for the text that `heal` returns
+# How a rollout ended, for the text that `heal` returns. COMPLETED is missing, because `heal`
+# returns no text then.
 _ENDED = {
     Outcome.UNDER_WAY: "was broken off",
     Outcome.HUNG: "hung: it made no progress in time,",

@@ -170,8 +170,8 @@ class DeleteTopic(FaultKind):
             return hit
         args = msgspec.convert(planned.args, DeleteTopicArgs)
         topic = situation.experiment.topics.get(args.topic)
-        # If the file does not define the topic, a fault has created it. Then its partitions are
-        # counted in the cluster.
+        # If the file does not define the topic, a fault `create_topic` has created it. Then the
+        # cluster's status shows how many partitions it has.
         count = (
             sum(name.topic == args.topic for name in situation.status.partitions)
             if topic is None
@@ -187,8 +187,8 @@ class DeleteTopic(FaultKind):
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Delete the topic; return a Miss if the controller refuses or does not answer."""
         args = msgspec.convert(planned.args, DeleteTopicArgs)
-        # The topic is noted before the answer comes, because an order without an answer may have
-        # been carried out, too.
+        # The topic is noted before the order is sent, because an order that gets no answer may have
+        # been carried out all the same.
         tools.deleted_topics[args.topic] = None
         try:
             await tools.runtime.ask_as_admin(delete_topics, (args.topic,))

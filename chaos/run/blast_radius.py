@@ -22,8 +22,8 @@ def blast_radius_of(
     """
     # The dict serves as an ordered set of nodes.
     hit_nodes = dict.fromkeys(nodes)
-    # `coordinators` has one entry for each broker that believes that it is the coordinator.
-    # If the network is split, there may be two such brokers.
+    # `coordinators` has one entry for each broker that believes that it is the group's coordinator.
+    # If the network is split, there may be two of them.
     groups = {
         group_id
         for group_id, coordinators in status.groups.items()
@@ -34,8 +34,8 @@ def blast_radius_of(
         for partition, partition_status in status.partitions.items()
         if broker_name(partition_status.leader) in hit_nodes
     }
-    # Besides its members a group has spare places. A fault may have started a further member in
-    # such a place. So all places are looked at.
+    # Besides its members a group may have spare places: nodes on which a fault can start further
+    # members. So all places are looked at.
     for group_id, group in experiment.groups.items():
         for name in (consumer_name(group_id, index) for index in range(group.places_total)):
             if name in hit_nodes:

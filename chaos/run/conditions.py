@@ -47,6 +47,7 @@ def missing_for_steady_state(
     missing = missing_partitions(experiment, status, full_isr=True)
     missing += missing_groups(experiment, status, members, guests=guests)
     missing += missing_on_zookeeper(experiment, status, members)
+    # Without `commits_before` each member needs its first commit.
     return missing + missing_commits(experiment, status, members, {})
 
 
@@ -64,9 +65,9 @@ def missing_for_liveness(
 
     The conditions are the same as for the steady state, except that a partition may lack replicas.
 
-    All members of the experiment are expected. If a fault had killed a member, the healing has
-    started this member again. There are two exceptions: the members in `lost`, and members that
-    their group has refused, because these stay away.
+    All members of the experiment are expected, because the healing has started killed members
+    again. There are two exceptions, which stay away: the members in `lost`, and members that their
+    group has refused.
 
     - `commits_before`: the number of acknowledged commits that each member had at the healing. Each
       member needs one more.
@@ -98,6 +99,7 @@ def missing_partitions(
     such as "orders-1 has 2 of 3 replicas in sync". Partitions of `deleted_topics` are ignored.
     """
     missing = []
+    # topic -> number of its partitions
     sizes = {name: partitions for name, (partitions, _) in internal_topics(experiment).items()}
     sizes.update(
         (name, topic.partitions)
@@ -108,7 +110,7 @@ def missing_partitions(
         for index in range(partitions):
             partition = TopicPartition(topic, index)
             current = status.partitions.get(partition)
-            if current is None or current.leader < 0:
+            if current is None or current.leader < 0:  # -1 stands for "no leader"
                 missing.append(f"{partition} has no leader")
             elif full_isr and len(current.isr) < len(current.replicas):
                 missing.append(
@@ -142,7 +144,7 @@ def missing_groups(
         names = _expected(group_id, members[group_id], lost, joined)
         expected = len(names)
         if not names and experiment.groups[group_id].members_total:
-            continue
+            continue  # all members start later
         # A broker that was the group's coordinator before may still have the group in its memory.
         # So only the state at the leader of the group's partition counts.
         partition = offsets_partition(group_partition(experiment, group_id))
@@ -193,7 +195,7 @@ def missing_on_zookeeper(
     ]
     for group_id, group in zookeeper_groups(experiment).items():
         names = _expected(group_id, members[group_id], lost, joined)
-        readers: dict[TopicPartition, int] = {}
+        readers: dict[TopicPartition, int] = {}  # partition -> number of members that read it
         for name in names:
             member = status.members.get(name)
             if member is None:

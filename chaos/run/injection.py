@@ -54,7 +54,7 @@ class FaultInjector:
         """Prepare an injector.
 
         `log` writes a line into the log of the run. `seed` determines all random choices of faults,
-        such as the node that a fault with the target `any-broker` hits.
+        such as the broker that a fault with the target `any-broker` hits.
         """
         self._experiment = experiment
         self._runtime = runtime
@@ -167,7 +167,7 @@ class FaultInjector:
         if not (entry.in_force or half_done):
             return
 
-        # `must_wait` may have set this time already, or an earlier call of `heal` that Ctrl-C
+        # The time may be set already, by `must_wait`, or by an earlier call of `heal` that Ctrl-C
         # interrupted.
         if entry.in_force_until_us is None:
             entry.in_force_until_us = self._runtime.now_us()
@@ -179,7 +179,7 @@ class FaultInjector:
                 replace(self._tools, kill_at_us=kill_at_us),
             )
         except Exception as error:
-            if half_done:  # perhaps there was nothing to undo, so the run has not failed
+            if half_done:  # perhaps the injection had no effect, so the run has not failed
                 self._log(f"{planned.fault_id}, half injected, could not be undone: {error}")
                 return
             entry.error = f"not healed: {type(error).__name__}: {error}"
@@ -213,22 +213,22 @@ class FaultInjector:
         entry = self._journal.entry(planned.fault_id)
         if not entry.in_force:  # everything was healed meanwhile
             return None
-        sequence = self._tools.under_way[planned.fault_id]
+        work = self._tools.under_way[planned.fault_id]
         try:
-            next_us = await sequence.step(self._runtime, status)
+            next_us = await work.step(self._runtime, status)
         except Exception as error:
             entry.error = f"{type(error).__name__}: {error}"
             self._journal.changed()
             raise ToolFailed(f"{planned.fault_id} could not go on: {error}") from error
-        entry.resolved = {**entry.resolved, **sequence.progress()}
+        entry.resolved = {**entry.resolved, **work.progress()}
         self._journal.changed()
-        if next_us is None and not sequence.hangs:
+        if next_us is None and not work.hangs:
             await self.heal(planned, by="plan")
         return next_us
 
     @property
     def joined_nodes(self) -> tuple[NodeName, ...]:
-        """Nodes that faults have started in addition to the first members of the experiment."""
+        """Members that faults have started in addition to the members of the experiment."""
         return tuple(self._tools.joined)
 
     @property

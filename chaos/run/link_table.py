@@ -21,8 +21,8 @@ def rule(
 ) -> LinkRule:
     """Return a rule of a fault.
 
-    A fault may have a rule for each direction. So `way`, which is "there" or "back", is a part of
-    the rule's id, as in `cut-0:there`.
+    A fault may have a rule for each direction. So the direction `way`, which is "there" or "back",
+    is a part of the rule's id, as in `cut-0:there`.
     """
     return LinkRule(rule_id=f"{fault_id}:{way}", selector=selector, effect=effect)
 
@@ -43,7 +43,7 @@ class LinkTable:
         self._runtime = runtime
         self._by_fault: dict[str, tuple[LinkRule, ...]] = {}
         self._in_doubt = False
-        """True if the last list was not empty, or if the runtime has perhaps not taken it."""
+        """True if the list last sent was not empty, or if sending it failed."""
 
     @property
     def in_doubt(self) -> bool:
@@ -68,6 +68,6 @@ class LinkTable:
 
     async def _send_rules(self) -> None:
         self._in_doubt = True  # stays True if the call below fails
-        rules = [rule for rules in self._by_fault.values() for rule in rules]
+        rules = [rule for of_one_fault in self._by_fault.values() for rule in of_one_fault]
         await self._runtime.set_link_rules(rules)
         self._in_doubt = bool(rules)

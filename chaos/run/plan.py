@@ -122,7 +122,8 @@ def acts_of(plan: Plan) -> tuple[PlannedAct, ...]:
     # The second part of the key is False for a healing and True for an injection. False sorts
     # before True, so at equal times the healings come first. There is one exception: a fault with
     # the duration 0 is healed at the time of its own injection, and must be injected first. So the
-    # key of this healing has True, too.
+    # key of this healing has True, too, and the healing stays behind the injection: `sorted` keeps
+    # the order of acts with equal keys.
     return tuple(
         sorted(acts, key=lambda act: (act.at_us, not act.heals or act.planned.duration_us == 0))
     )

@@ -54,12 +54,11 @@ class StatusHistory:
         return self._acknowledged_in_past_lives + now
 
     def _add_past_incarnations(self, members: Mapping[NodeName, MemberStatus]) -> None:
-        """If a member's process was restarted, add the counts of its earlier process."""
+        """If a member's process was restarted, add its earlier process's counts to the totals."""
         for name, member in members.items():
             before = self._members.get(name)
             # A status does not say whether a process was restarted. But if a counter is smaller
-            # than before, the process must have been restarted. Then the last known counts of the
-            # earlier process are added to the totals.
+            # than before, the process must have been restarted.
             if before is not None and (
                 member.records_consumed < before.records_consumed
                 or member.commits_acknowledged < before.commits_acknowledged

@@ -44,8 +44,8 @@ async def _read(
 
     If any of the partitions has offsets in an open transaction, a request for all partitions fails.
     This may happen every time, if the members begin each transaction right after the one before. So
-    if the request fails, each partition is requested alone. Only a failure of such a request
-    counts.
+    if the request fails, the function calls itself for each partition alone. Only a failure for a
+    single partition counts.
     """
     try:
         await runtime.ask_as_admin(fetch_committed_offsets, group_id, partitions)

@@ -26,8 +26,8 @@ _TOKEN_BYTES = 16  # 128 bits, which nobody can guess
 class ClaimedName:
     """The name of the cluster that this process runs. Requests to this name reach the mailbox.
 
-    This is a context manager. At its exit the name becomes free, and all requests that still wait
-    are answered.
+    A ClaimedName is a context manager. At its exit the name becomes free, and all requests that
+    still wait are answered.
     """
 
     def __init__(self, runs: Path, name: str, *, runtime: str, mailbox: Mailbox) -> None:
@@ -48,7 +48,8 @@ class ClaimedName:
         try:
             self.died: tuple[DeadCluster, ...] = claim(runs, self._cluster)
             """Dead clusters that had this name. Their claims were removed."""
-        except BaseException:  # the thread of the server must end, whatever prevented the claim
+        except BaseException:
+            # ControlServer has started a thread, which must end, whatever prevented the claim.
             self._server.close()
             raise
 
@@ -70,8 +71,8 @@ class ClaimedName:
     def __exit__(self, *_: object) -> None:
         """Free the name, and answer the commands that still wait."""
         release(self._runs, self._cluster)
-        # This answer is for the case that the run has failed. If `conclude` was called before, this
-        # second call changes nothing.
+        # The refusal is for a run that has failed before `conclude` was called. Otherwise this
+        # second call of the mailbox's `conclude` changes nothing.
         problem = f"the cluster `{self._cluster.name}` ended without a verdict"
         self._mailbox.conclude(OrderRefusal(kind=RefusalKind.FAILED, problems=(problem,)))
         self._server.close()

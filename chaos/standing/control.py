@@ -5,9 +5,9 @@ request, and waits for the answer. The request and the answer are one frame each
 the length, and then JSON.
 
 The cluster listens on a free port of the loopback address, which every user of the machine can
-reach. So each request has a secret token, which only the owner of the cluster can read. A request
-with a wrong token gets no answer. The server has threads of its own, so it can answer even while
-the event loop of the run is busy.
+reach. So each request has a secret token, which only the owner of the cluster can read
+(`registry`). A request with a wrong token gets no answer. The server has threads of its own, so it
+can answer even while the event loop of the run is busy.
 
 The frames contain JSON instead of pickles, because the decoding of a pickle can execute code. The
 sockets are TCP sockets instead of Unix sockets, because Python has no Unix sockets on Windows.
@@ -38,10 +38,12 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 """Maximum length of a frame. Even the status of the largest possible cluster is shorter."""
 FRAME_TIMEOUT_S = 10.0
 """Timeout of connects, of each read of a request, and of the wait for the last answers."""
+_CHUNK_BYTES = 64 * 1024
+"""Maximum number of bytes that one call of `recv` reads."""
 _CLOSE_POLL_S = 0.05
 """Interval in which the server's thread checks whether `close` was called."""
 _LENGTH = struct.Struct(">I")
-"""The four bytes in front of each frame: the length of its content."""
+"""The four bytes in front of each frame: the length of its content, most significant byte first."""
 
 
 class Unreachable(Exception):
@@ -56,8 +58,8 @@ class ControlServer:
     """Takes requests, and answers them with the results of `handle`.
 
     Each request has a thread of its own, so `handle` may block for as long as the request takes.
-    The server itself answers each PresenceRequest, and each request of another version. All other
-    requests are passed to `handle`.
+    The server itself answers each PresenceRequest, and refuses each request of another version. All
+    other requests are passed to `handle`.
     """
 
     def __init__(self, handle: Callable[[Request], Answer], *, token: str) -> None:
@@ -80,10 +82,10 @@ class ControlServer:
 class _Server(socketserver.ThreadingTCPServer):
     """Listens, and knows the threads that have not answered their request yet."""
 
-    # By default the base class waits for all its threads without a timeout, when it is closed and
-    # at the end of the process. But a thread may never get the answer to its request, for example
-    # if the healing of a fault hangs. So these two settings switch the waits off. Instead,
-    # `ControlServer.close` waits with a timeout.
+    # By default two waits for all threads have no timeout: in `server_close`, and at the end of the
+    # process. But a thread may never get the answer to its request, for example if the healing of a
+    # fault hangs. So these two settings switch the waits off. Instead, `ControlServer.close` waits
+    # with a timeout.
     daemon_threads = True
     block_on_close = False
 
@@ -112,9 +114,10 @@ class _Server(socketserver.ThreadingTCPServer):
     def handle_error(
         self, request: socket.socket | tuple[bytes, socket.socket], client_address: object
     ) -> None:
-        """Ignore the error. The command has closed its connection, so it needs no answer.
+        """Ignore the error of a connection, so that the other connections go on undisturbed.
 
-        The base class would print a traceback into the live view of the terminal.
+        The base class would print a traceback into the live view of the terminal. No answer is
+        missing, because the command has closed its connection.
         """
 
 
@@ -174,8 +177,9 @@ def ask_at(port: int, token: str, request: Request, *, timeout_s: float | None =
             connection.settimeout(timeout_s)
             content = _receive(connection)
         except EOFError as error:
-            # The connection was closed without an answer. A cluster answers each PresenceRequest
-            # with the right token. So in the case of a PresenceRequest, another program listens.
+            # The connection was closed without an answer. A cluster always answers a
+            # PresenceRequest that has the right token. So if this request was one, another program
+            # listens.
             if isinstance(request, PresenceRequest):
                 raise Unreachable(f"what listens at port {port} is another program") from error
             raise SilentCluster("the cluster ended before it answered") from error
@@ -205,7 +209,7 @@ def _receive(connection: socket.socket) -> bytes:
 def _receive_exactly(connection: socket.socket, size: int) -> bytes:
     content = bytearray()
     while len(content) < size:
-        part = connection.recv(min(size - len(content), 1 << 16))
+        part = connection.recv(min(size - len(content), _CHUNK_BYTES))
         if not part:
             raise EOFError(f"the connection ended after {len(content)} of {size} bytes")
         content += part

@@ -32,9 +32,9 @@ from chaos.standing.registry import DEFAULT_NAME
 DEFAULT_PARTITIONS = 6
 DEFAULT_MEMBERS = 3
 DEFAULT_RECORDS_PER_SECOND = 100.0
-"""Numbers that count if a flag leaves them out."""
+"""The three defaults above count if a flag leaves the number out."""
 _MOST_REPLICAS = 3
-"""Number of replicas of a topic that a flag defines, unless there are fewer brokers."""
+"""Number of replicas of a topic if a flag leaves it out, unless there are fewer brokers."""
 _NUMBER_DIGITS_MAX = 9
 """Maximum number of digits of a number in a flag. 9 digits fit into 32 bits."""
 COMMAND_LINE = "command line"
@@ -93,8 +93,8 @@ def define(
     try:
         return _define(file, flags, name=name, plays=plays)
     except ExperimentError as error:
-        # If a wrong value has no line, the loader assumes that it comes from `--var`. But here the
-        # value may come from another flag. So the message says "command line" instead.
+        # If a wrong value has no line, the loader names `--var` as the value's file. But here the
+        # value may come from another flag. So the message names the command line instead.
         raise ExperimentError(map(_of_command_line, error.problems)) from error
 
 
@@ -118,8 +118,8 @@ def _define(file: str | None, flags: Flags, *, name: str | None, plays: bool) ->
     problems = placed(errors(experiment), root, shown_as)
     if problems:
         raise ExperimentError(problems)
-    # A warning at the path `faults` says that the experiment has no faults. This is no problem
-    # here, because users cause the faults of a standing cluster by orders.
+    # A warning at the path `faults` says that the experiment has no faults. This warning is left
+    # out, because users cause the faults of a standing cluster by orders.
     useful_warnings = (problem for problem in warnings(experiment) if problem.path != "faults")
     return StandingDefinition(
         experiment=experiment, path=path, warnings=tuple(placed(useful_warnings, root, shown_as))
@@ -165,9 +165,9 @@ def _enter(root: Item, flags: Flags) -> list[Problem]:
     if flags.brokers is not None:
         _put(_mapping(root, "cluster"), "brokers", flags.brokers)
     brokers = root.child("cluster").child("brokers").value
-    # The document is not checked yet, so `brokers` may be a word, or 0. The later check reports
-    # this. Here the number is only needed to compute a number of replicas. So in place of a word
-    # the default is used, and there is at least one replica.
+    # The document is not checked yet, so `brokers` may be a word, or 0, which a later check
+    # reports. Here `brokers` only serves to compute a number of replicas. So a word is replaced by
+    # the default, and a topic gets at least one replica.
     broker_count = brokers if isinstance(brokers, int) else ClusterDefinition().brokers
     replicas = max(1, min(_MOST_REPLICAS, broker_count))
     topics = _mapping(root, "topics")
@@ -200,16 +200,17 @@ def _enter(root: Item, flags: Flags) -> list[Problem]:
         topic, colon, rate = text.partition(":")
         # `orders` alone means the default rate. In `orders:` the rate is missing, so it is a
         # mistake.
-        records = _rate(rate) if colon else DEFAULT_RECORDS_PER_SECOND
-        if not topic or records is None:
+        records_per_second = _rate(rate) if colon else DEFAULT_RECORDS_PER_SECOND
+        if not topic or records_per_second is None:
             problems.append(_wrong("--producer", text, "`TOPIC[:RECORDS_PER_SECOND]`"))
             continue
         _put_missing(topics, [topic], replicas)
+        # The file may have no list of producers, or a wrong value in its place.
         producers = root.child("producers").value
         if not isinstance(producers, list):
             producers = []
             _put_item(root, "producers", Item(value=producers))
-        producers.append(item_of({"topic": topic, "records_per_second": records}))
+        producers.append(item_of({"topic": topic, "records_per_second": records_per_second}))
     return problems
 
 
@@ -236,11 +237,11 @@ def _put(item: Item, key: str, value: object) -> None:
 
 
 def _put_item(item: Item, key: str, value: Item) -> None:
-    # If the file has a wrong value at this place, such as a number instead of a mapping, nothing is
-    # done here. The check of the document will report the value.
+    # If the file has a wrong value in place of the mapping `item`, such as a number, nothing is
+    # done here. The check of the document will report the wrong value.
     if isinstance(item.value, dict):
         item.value[key] = value
-        item.key_lines[key] = None
+        item.key_lines[key] = None  # the key comes from a flag, so it has no line
 
 
 def _numbers(words: Sequence[str]) -> tuple[int, ...] | None:

@@ -77,8 +77,7 @@ def broker_state(status: ClusterStatus, broker_id: BrokerId) -> str:
     If the broker runs, but the controller counts it as dead, return `fenced`.
     """
     word = str(status.nodes.get(broker_name(broker_id), NodeState.DOWN))
-    # If no controller answers, nobody knows whether the broker is fenced. Then it is shown as
-    # running.
+    # If no controller answers, `brokers_fenced` lacks the broker. Then it is shown as running.
     if word == NodeState.UP and status.brokers_fenced.get(broker_id, False):
         return "fenced"
     return word
@@ -90,8 +89,8 @@ def group_facts(status: ClusterStatus, experiment: Experiment) -> tuple[GroupAtB
     After a failover two brokers may have the same group in memory. Then the group is returned
     twice.
     """
-    # `nodes` has the consumer of each member id. Only coordlab's own consumers are in it, because
-    # clients from outside do not answer status queries.
+    # member id -> name of the consumer's node. Clients from outside are missing here, because they
+    # do not answer status queries.
     nodes = {member.member_id: str(name) for name, member in status.members.items()}
     return tuple(
         _group(group_id, group, nodes, is_of_the_file=group_id in experiment.groups)
@@ -122,12 +121,12 @@ def _partitions(status: ClusterStatus) -> tuple[PartitionFacts, ...]:
         PartitionFacts(
             topic=partition.topic,
             partition=partition.partition,
-            leader=known.leader,
-            leader_epoch=known.leader_epoch,
-            replicas=tuple(known.replicas),
-            isr=tuple(known.isr),
+            leader=partition_status.leader,
+            leader_epoch=partition_status.leader_epoch,
+            replicas=tuple(partition_status.replicas),
+            isr=tuple(partition_status.isr),
         )
-        for partition, known in sorted(status.partitions.items())
+        for partition, partition_status in sorted(status.partitions.items())
     )
 
 

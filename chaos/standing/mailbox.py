@@ -8,9 +8,9 @@ the result of the future.
 interrupt the main thread at any moment. If the main thread held the lock at this moment, the
 handler would wait for the lock forever.
 
-A mailbox is closed at first, until `open` is called, and again after `close`. While it is closed,
-it refuses all requests but DownRequests. A DownRequest ends the run, and `conclude` answers it when
-the run has ended.
+A mailbox is closed at first, until `open` is called, and again after `close`. While the mailbox is
+closed, it refuses all requests but DownRequests. A DownRequest ends the run, and `conclude` answers
+this request when the run has ended.
 """
 
 import asyncio
@@ -48,8 +48,8 @@ class OrderSource(Protocol):
     async def next(self, pause: Coroutine[object, object, None]) -> PendingRequest | None:
         """Return the next request, or None if `pause` (a sleep) ends before a request comes.
 
-        The caller answers the request. But it must not answer a DownRequest, because the source
-        does this when the report is written.
+        The caller answers the request. But the caller must not answer a DownRequest, because the
+        source answers it when the report is written.
         """
 
     def open(self) -> None:
@@ -80,6 +80,7 @@ class Mailbox:
     def ask(self, request: Request) -> "Future[Answer]":
         """Take a request, and return the future of its answer."""
         asked = PendingRequest(request)
+        # Why no request is forgotten, without a lock:
         # This thread and `next`, in the thread of the loop, may run at the same time:
         # - This thread appends the request, and then reads `_wake`.
         # - `next` sets `_wake`, and then checks `_waiting`.

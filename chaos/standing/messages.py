@@ -54,8 +54,8 @@ class HealRequest(msgspec.Struct, frozen=True, kw_only=True, tag="heal"):
     - `fault_id`: the id of the fault to heal, such as `crash-0`.
     - `everything`: if it is True, and `fault_id` is None, all faults in force are healed.
 
-    If the request has neither of them, it means the only fault in force. If several faults are in
-    force then, the request is refused.
+    A request with neither of them means the only fault in force. If several faults are in force,
+    such a request is refused.
     """
 
     fault_id: str | None = None
@@ -177,7 +177,7 @@ class GroupAtBroker(msgspec.Struct, frozen=True, kw_only=True):
 
     After a failover two brokers may have the same group in memory for a while.
 
-    - `coordinator`: the id of this broker.
+    - `coordinator`: the id of the broker that has the group in memory.
     - `offsets_partition`: the partition of `__consumer_offsets` that stores the group.
     - `is_of_the_file`: True if the experiment of the cluster defines the group. At the end of the
       run only these groups must be stable and commit. All other groups belong to clients from

@@ -61,12 +61,12 @@ def with_current_topics_and_groups(experiment: Experiment, status: ClusterStatus
     """
     internal = {*internal_topics(experiment), CLUSTER_METADATA}
     sizes: dict[str, tuple[int, int]] = {}  # topic -> (number of partitions, number of replicas)
-    for partition, known in status.partitions.items():
+    for partition, partition_status in status.partitions.items():
         if partition.topic not in internal:
             partitions, factor = sizes.get(partition.topic, (0, 1))
             sizes[partition.topic] = (
                 max(partitions, partition.partition + 1),  # partitions count from 0
-                max(factor, len(known.replicas)),
+                max(factor, len(partition_status.replicas)),
             )
     topics = {
         **experiment.topics,
@@ -100,11 +100,11 @@ def order_fault(
     if problems:
         # Perhaps the order is only too early, because it names a group or a topic that does not
         # exist yet. So the order is checked once more, as if everything that it names existed. If
-        # there is no error now, the order is refused with NOTHING_NOW, and the user may try it
-        # again later. If there still is an error, the order can never be carried out (UNKNOWN).
+        # this second check finds no error, the order is refused with NOTHING_NOW, and the user may
+        # try it again later. Otherwise the order can never be carried out (UNKNOWN).
         imagined = _with_named_topics_and_groups(experiment, fault)
         kind = RefusalKind.NOTHING_NOW
-        if any(True for _ in fault_errors(imagined, fault, FILE)):
+        if any(True for _ in fault_errors(imagined, fault, FILE)):  # if it yields any error
             kind = RefusalKind.UNKNOWN
         return _refusal(kind, problems)
     return OrderedFault(
@@ -182,10 +182,10 @@ def _refusal(kind: RefusalKind, problems: Iterable[Problem]) -> OrderRefusal:
 
 def _words(problem: Problem) -> str:
     """Return a problem as a sentence about the order, such as "inject: target: ..."."""
-    path = problem.path.removeprefix(FILE).removeprefix(".")
+    path = problem.path.removeprefix(FILE).removeprefix(".")  # `inject.target` -> `target`
     words = str(replace(problem, file=FILE, line=None, path=path))
-    # The sentences of the rules say "of the file". But the experiment that was checked also has the
-    # topics and groups of the cluster. So the sentence must not claim that they are in the file.
+    # The sentences of the rules say "of the file". But the experiment that was checked also has
+    # topics and groups that only the cluster has. So "of the file" is replaced.
     return words.replace(" of the file: ", " that is there: ").replace(
         ", but the file has none", ", and there is none"
     )

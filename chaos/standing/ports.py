@@ -25,8 +25,8 @@ def check_ports(listener: ListenerSpec, brokers: int) -> None:
             f"{brokers} brokers need the ports from {first} on; expected a first port of at most "
             f"{_PORT_MAX - brokers + 1}"
         )
-    # If the first port is 0, the system chooses a free port for each broker. Then only the host can
-    # be wrong, and one attempt is enough to see this.
+    # If `first` is 0, the system chooses a free port for each broker. Then only the host can be
+    # wrong, and one attempt is enough to notice this.
     for port in range(first, first + brokers) if first else (0,):
         try:
             family, kind, _, _, address = socket.getaddrinfo(
@@ -60,4 +60,5 @@ def is_loopback(host: str | None) -> bool:
     except OSError:
         return False  # if the host is unknown, do not assume that it is this machine
     addresses = [str(socket_address[0]) for *_, socket_address in entries]
+    # The loopback addresses of IPv6 and IPv4
     return all(address == "::1" or address.startswith("127.") for address in addresses)

@@ -63,7 +63,10 @@ class StandingCluster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NameTaken(Exception):
-    """A cluster with this name is up already. The message has its process and run directory."""
+    """A cluster with this name is up already, or other processes keep claiming the name.
+
+    The message has the process and the run directory of the cluster that is up.
+    """
 
 
 class NoCluster(Exception):
@@ -105,8 +108,9 @@ def claim(runs: Path, cluster: StandingCluster) -> tuple[DeadCluster, ...]:
     try:
         for _ in range(_CLAIM_ATTEMPTS):
             try:
-                # The whole file was written first, and now gets its name by a link. The link fails
-                # if the name is taken. And no other process can read a partly written file.
+                # The whole file was written first, and only now gets its final name, by a link. So
+                # no other process can read a partly written file. The link fails if the name is
+                # taken.
                 os.link(unfinished, _path(runs, cluster.name))
             except FileExistsError:
                 died += _remove_if_dead(runs, cluster.name)
@@ -153,7 +157,7 @@ def find_cluster(runs: Path, name: str | None) -> tuple[StandingCluster, tuple[D
     """Return the cluster that a command means, and the dead clusters, whose claims are removed.
 
     If the user gave no name (`name` is None), the command means the only cluster that is up. If
-    several clusters are up, it means the cluster with the default name.
+    several clusters are up, the command means the one with the default name.
 
     Raises: NoCluster. Its message begins with the dead clusters.
     """
@@ -225,7 +229,7 @@ def _remove_leavings(cluster: StandingCluster) -> None:
 
     The trace of the cluster stays.
     """
-    if not cluster.run_directory:  # it died before its directory was written into the claim
+    if not cluster.run_directory:  # the cluster died before `update` added the directory
         return
     # These modules are imported here, because commands seldom need them, and they would double the
     # time in which a command starts.

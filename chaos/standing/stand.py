@@ -1,4 +1,4 @@
-"""`stand`: runs a standing cluster until it is ended, and writes the run's directory.
+"""`stand`: runs a standing cluster until a user ends it, and writes the run's directory.
 
 This is the main part of the command `up`. It puts three things together: the run (StandingRun), the
 checkers, and the writers of the directory. The caller chooses the runtime.
@@ -55,7 +55,7 @@ def stand(
     on_serving: Callable[[Runtime, int], None] | None = None,
     while_serving: AbstractContextManager[object] | None = None,
 ) -> Stood:
-    """Run a cluster until it is ended, write its directory, and return the results.
+    """Run a cluster until a user or `duration_us` ends it; write its directory; return the results.
 
     The plan of faults comes from the manifest of the directory. The keyword arguments have the same
     meaning as in StandingRun. Only `on_serving` is different: it gets two arguments, the runtime
@@ -78,8 +78,8 @@ def stand(
         """If clients from outside have joined groups of the experiment, check the trace again.
 
         The first checkers did not know about these clients, so they may have judged the groups
-        wrongly. For example, they have taken the partitions of such a client for partitions without
-        an owner. Return the new checkers, or None if there are no such clients.
+        wrongly. For example, a partition of such a client seems to have no owner. Return the new
+        checkers, or None if there are no such clients.
         """
         mixed = [group for group in guests.groups() if group in experiment.groups]
         if not mixed:

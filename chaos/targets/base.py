@@ -27,7 +27,7 @@ class Situation:
     """The situation in which a fault is injected.
 
     - `status`: the status of the cluster at this moment.
-    - `rng`: the random generator of this fault.
+    - `rng`: the random generator of this fault. Only `any-broker` draws from it.
     """
 
     experiment: Experiment
@@ -109,7 +109,7 @@ class TargetKind(ABC):
 
 
 def check_no_argument(role: str, argument: str) -> Unknown | None:
-    """Return an error if there is an argument, for a role that has no argument."""
+    """Return an error if a target has an argument, although its `role` takes none."""
     if not argument:
         return None
     return Unknown(message=f"`{role}` takes no argument", expected=f"`{role}`", near_miss=role)
@@ -133,9 +133,9 @@ def check_group_name(role: str, group_id: str, experiment: Experiment) -> Unknow
 
 
 def check_has_coordinator(role: str, group_id: str, experiment: Experiment) -> Unknown | None:
-    """Return an error if the file does not define the group, or if the group is on ZooKeeper.
+    """Return an error if the file does not define the group, or if the group has no coordinator.
 
-    A group on ZooKeeper has no coordinator.
+    A group has no coordinator if its members use ZooKeeper instead (`coordination: zookeeper`).
     """
     unknown = check_group_name(role, group_id, experiment)
     if unknown is None and experiment.groups[group_id].is_on_zookeeper:

@@ -50,8 +50,8 @@ class MachineOf(TargetKind):
     """The machine of a node.
 
     The argument is itself a target, the inner target, which names the node. The functions that
-    check and resolve targets are in the registry of all roles. The registry imports this module, so
-    this module cannot import the registry. So the registry passes these functions as arguments.
+    check and resolve any target are in `registry`, which imports this module. So this module cannot
+    import `registry`, and `registry` passes the two functions to `__init__`.
     """
 
     name = "machine-of"
@@ -87,13 +87,14 @@ class MachineOf(TargetKind):
         hit = self._resolve(argument, situation)
         if isinstance(hit, Miss):
             return hit
+        node = hit.nodes[0]  # `check` accepts only inner targets with a single node
         layout = machine_layout(situation.experiment)
-        index = None if layout is None else layout.index_of(hit.nodes[0])
+        index = None if layout is None else layout.index_of(node)
         if index is None:
-            return Miss(reason=f"{hit.nodes[0]} is on no machine")
+            return Miss(reason=f"{node} is on no machine")
         on_machine = _nodes_on(index, situation)
-        detail = {**hit.detail, **on_machine.detail, "machine_of": hit.nodes[0]}
-        node_text = f"{hit.nodes[0]}, which {hit.because}" if hit.because else hit.nodes[0]
+        detail = {**hit.detail, **on_machine.detail, "machine_of": node}
+        node_text = f"{node}, which {hit.because}" if hit.because else node
         return Hit(
             nodes=on_machine.nodes,
             partitions=hit.partitions,
@@ -103,6 +104,7 @@ class MachineOf(TargetKind):
 
 
 def _nodes_on(index: int, situation: Situation) -> Hit:
+    """Return all nodes of the machine with the number `index`."""
     layout = machine_layout(situation.experiment)
     if layout is None:
         raise ValueError("the experiment names no machines")

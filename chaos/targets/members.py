@@ -47,8 +47,8 @@ class MemberTarget(TargetKind):
         group_id, index = match[1], int(match[2])
         unknown = check_group_name(self.name, group_id, experiment)
         if unknown is not None:
-            # The near miss has the form `member(readers)`. So the index is added before the closing
-            # parenthesis.
+            # `check_group_name` returns a near miss such as `member(readers)`. The index is added
+            # before its closing parenthesis: `member(readers, 0)`.
             meant = None if unknown.near_miss is None else unknown.near_miss[:-1] + f", {index})"
             return Unknown(message=unknown.message, expected=unknown.expected, near_miss=meant)
         members_total = experiment.groups[group_id].members_total
@@ -83,15 +83,16 @@ class LeaderMemberOf(TargetKind):
         """Return the node of the member that is the group's leader at its coordinator."""
         status = situation.status
         partition = offsets_partition(group_partition(situation.experiment, argument))
-        known = require_leader(partition, situation)
-        if isinstance(known, Miss):
-            return known
-        # The status has one entry for each broker that has the group in memory. Only the entry of
-        # the coordinator counts, which is the broker that leads the group's partition.
+        partition_status = require_leader(partition, situation)
+        if isinstance(partition_status, Miss):
+            return partition_status
+        # `status.groups` has one entry for each broker that has the group in memory. Only the entry
+        # of the coordinator counts, which is the broker that leads the group's partition. So this
+        # list has at most one member id.
         leaders = [
             group.leader
             for group in status.groups.get(argument, ())
-            if group.coordinator == known.leader and group.leader is not None
+            if group.coordinator == partition_status.leader and group.leader is not None
         ]
         if not leaders:
             return Miss(reason=f"group {argument} has no leader at its coordinator")

@@ -36,15 +36,18 @@ class AllTopicPartitions(TargetKind):
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
         """Return all partitions that have a leader, and the brokers that lead them."""
-        led = {
-            partition: known
-            for partition, known in sorted(situation.status.partitions.items())
-            if known.leader >= 0
+        # partition -> its leader; the leader is -1 if the partition has none
+        leader_of = {
+            partition: partition_status.leader
+            for partition, partition_status in sorted(situation.status.partitions.items())
+            if partition_status.leader >= 0
         }
-        if not led:
+        if not leader_of:
             return Miss(reason="no partition has a leader")
-        leaders = sorted({known.leader for known in led.values()})
-        return Hit(nodes=tuple(broker_name(leader) for leader in leaders), partitions=tuple(led))
+        leaders = sorted(set(leader_of.values()))
+        return Hit(
+            nodes=tuple(broker_name(leader) for leader in leaders), partitions=tuple(leader_of)
+        )
 
 
 def parse_partition(text: str) -> TopicPartition | None:
@@ -63,6 +66,7 @@ def check_partition_name(role: str, argument: str, experiment: Experiment) -> Un
     The partition may belong to a topic of the experiment file, or to an internal topic of Kafka,
     such as `__consumer_offsets`.
     """
+    # topic -> number of its partitions
     sizes = {name: topic.partitions for name, topic in experiment.topics.items()}
     sizes.update((name, size) for name, (size, _) in internal_topics(experiment).items())
     partition = parse_partition(argument)
@@ -103,24 +107,27 @@ def check_followers(partition: TopicPartition, experiment: Experiment) -> Unknow
 
 def require_leader(partition: TopicPartition, situation: Situation) -> PartitionStatus | Miss:
     """Return what the controller knows of a partition; a Miss if the partition has no leader."""
-    known = situation.status.partitions.get(partition)
-    if known is None:
+    partition_status = situation.status.partitions.get(partition)
+    if partition_status is None:
         return Miss(reason=f"no controller that answers knows {partition}")
-    if known.leader < 0:
+    if partition_status.leader < 0:
         return Miss(reason=f"{partition} has no leader")
-    return known
+    return partition_status
 
 
-def in_sync_followers(known: PartitionStatus) -> tuple[BrokerId, ...]:
+def in_sync_followers(partition_status: PartitionStatus) -> tuple[BrokerId, ...]:
     """Return the in-sync followers of a partition.
 
     They have the order of the replicas, beginning with the replica after the leader. After the last
-    replica, the order goes on with the first.
+    replica, the order goes on with the first. For example, if the replicas are 0, 1 and 2, all in
+    sync, and 1 leads, the result is (2, 0).
     """
-    replicas = known.replicas
-    start = replicas.index(known.leader) + 1 if known.leader in replicas else 0
+    replicas, leader = partition_status.replicas, partition_status.leader
+    start = replicas.index(leader) + 1 if leader in replicas else 0
     in_order = (*replicas[start:], *replicas[:start])
-    return tuple(broker for broker in in_order if broker in known.isr and broker != known.leader)
+    return tuple(
+        broker for broker in in_order if broker in partition_status.isr and broker != leader
+    )
 
 
 def replicas_at_start(partition: TopicPartition, experiment: Experiment) -> tuple[int, ...]:
@@ -131,7 +138,7 @@ def replicas_at_start(partition: TopicPartition, experiment: Experiment) -> tupl
     topics without explicit assignments.
     """
     brokers = experiment.cluster.brokers
-    # For an internal topic this is (number of partitions, number of replicas), otherwise None.
+    # `internal` is (number of partitions, number of replicas) for an internal topic, otherwise None
     internal = internal_topics(experiment).get(partition.topic)
     factor = (
         experiment.topics[partition.topic].replication_factor if internal is None else internal[1]

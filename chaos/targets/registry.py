@@ -86,8 +86,9 @@ def check_target(target: str, experiment: Experiment) -> Unknown | None:
         return Unknown(
             message=f"unknown target `{role}`",
             expected=f"one of {every_syntax}",
-            # If the user wrote only the name of a group, its coordinator was probably meant. If no
-            # role is similar, `near_miss` and `target_text` return None.
+            # If the user wrote only the name of a group, `role` is this name, and the group's
+            # coordinator was probably meant. Otherwise the role was perhaps misspelled. If no role
+            # is similar, `near_miss` and `target_text` return None.
             near_miss=target_text(CoordinatorOf.name, role)
             if role in experiment.groups
             else target_text(near_miss(role, TARGET_KINDS), argument),

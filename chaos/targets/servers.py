@@ -45,7 +45,7 @@ class CoordinatorOf(TargetKind):
     doc = "the broker that leads the group's partition of `__consumer_offsets`"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return an error if the file does not define the group, or if it has no coordinator."""
+        """Return an error if the file has no such group, or if the group is on ZooKeeper."""
         return check_has_coordinator(self.name, argument, experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
@@ -53,8 +53,8 @@ class CoordinatorOf(TargetKind):
 
         The offsets partition is the partition of `__consumer_offsets` that stores the group. Its
         leader is the broker that the controller counts as leader. While the leadership moves,
-        another broker may still have the group in memory. `detail` has the ids of all brokers that
-        have the group in memory.
+        another broker may still have the group in memory. `detail["loaded_by"]` has the ids of all
+        brokers that have the group in memory.
         """
         partition = offsets_partition(group_partition(situation.experiment, argument))
         hit = _leader_of(partition, situation)
@@ -97,16 +97,19 @@ class FollowerOf(TargetKind):
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
         """Return the first in-sync follower that is up."""
         partition = _parse_or_raise(argument)
-        known = require_leader(partition, situation)
-        if isinstance(known, Miss):
-            return known
-        for broker in in_sync_followers(known):
+        partition_status = require_leader(partition, situation)
+        if isinstance(partition_status, Miss):
+            return partition_status
+        for broker in in_sync_followers(partition_status):
             if situation.is_up(broker_name(broker)):
                 return Hit(
                     nodes=(broker_name(broker),),
                     partitions=(partition,),
                     because=f"follows {partition}",
-                    detail={"partition": str(partition), "leader_epoch": known.leader_epoch},
+                    detail={
+                        "partition": str(partition),
+                        "leader_epoch": partition_status.leader_epoch,
+                    },
                 )
         return Miss(reason=f"{partition} has no in-sync follower that is up")
 
@@ -149,8 +152,9 @@ class AnyBroker(TargetKind):
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
         """Return a broker that is up, drawn at random."""
-        # A number is drawn even if no broker is up. Another target of the same fault draws from the
-        # same random generator. So the number of draws must not depend on the cluster's state.
+        # A number from 0 to 1 is drawn, even if no broker is up: the other end of the same fault
+        # may draw from the same random generator. So the number of draws must not depend on the
+        # cluster's state.
         drawn = situation.rng.random()
         up = [name for name in _brokers(situation.experiment) if situation.is_up(name)]
         if not up:
@@ -244,8 +248,8 @@ class ZooKeeperLeader(TargetKind):
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
         """Return the server that leads in the newest epoch.
 
-        There may be two leaders: if a leader is cut off from the other servers, it believes for a
-        while that it still leads.
+        There may be two leaders. A leader that is cut off from the other servers believes for a
+        while that it still leads, although they have elected another leader in a newer epoch.
         """
         del argument
         leaders = [
@@ -255,9 +259,8 @@ class ZooKeeperLeader(TargetKind):
         ]
         if not leaders:
             return Miss(reason="no ZooKeeper server leads")
-        # The first value of each pair is the epoch. So the maximum is the pair with the newest
-        # epoch.
-        return Hit(nodes=(max(leaders)[1],), because="leads the ensemble")
+        _, newest_leader = max(leaders)  # the maximum of pairs has the greatest first value
+        return Hit(nodes=(newest_leader,), because="leads the ensemble")
 
 
 class ZooKeepers(TargetKind):
@@ -294,14 +297,14 @@ def _brokers(experiment: Experiment) -> tuple[NodeName, ...]:
 
 def _leader_of(partition: TopicPartition, situation: Situation) -> Hit | Miss:
     """Return the broker that the controller counts as leader of a partition. It may be down."""
-    known = require_leader(partition, situation)
-    if isinstance(known, Miss):
-        return known
+    partition_status = require_leader(partition, situation)
+    if isinstance(partition_status, Miss):
+        return partition_status
     return Hit(
-        nodes=(broker_name(known.leader),),
+        nodes=(broker_name(partition_status.leader),),
         partitions=(partition,),
         because=f"leads {partition}",
-        detail={"partition": str(partition), "leader_epoch": known.leader_epoch},
+        detail={"partition": str(partition), "leader_epoch": partition_status.leader_epoch},
     )
 
 

@@ -108,12 +108,12 @@ def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
     """Yield errors of the replication of Kafka's own topics and of the file's topics."""
     brokers = experiment.cluster.brokers
     config = experiment.cluster.config
-    replication = "offsets.topic.replication.factor"
+    offsets_factor_key = "offsets.topic.replication.factor"
     yield from _replication_errors(
         config.offsets_topic_replication_factor,
         config.min_insync_replicas,
         brokers,
-        f"cluster.config.{replication}",
+        f"cluster.config.{offsets_factor_key}",
         "cluster.config.min.insync.replicas",
     )
     if TRANSACTION_STATE in internal_topics(experiment):
@@ -126,18 +126,19 @@ def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
             f"{prefix}.min.isr",
         )
     for name, topic in experiment.topics.items():
-        # After this error the other checks of the topic are made, too, so that a user sees all
-        # errors of the topic together.
+        # After this error the next check of the topic is made, too, so that a user sees all errors
+        # of the topic together.
         if name in KAFKAS_TOPICS:
             yield problem(
                 f"topics.{name}",
                 "is Kafka's own topic",
-                expected=f"`offsets.topic.num.partitions` and `{replication}` in cluster.config",
+                expected=f"`offsets.topic.num.partitions` and `{offsets_factor_key}` in "
+                "cluster.config",
             )
-        of_topic = topic.config.min_insync_replicas
+        own_min_insync = topic.config.min_insync_replicas  # None: the brokers' value counts
         yield from _replication_errors(
             topic.replication_factor,
-            config.min_insync_replicas if of_topic is None else of_topic,
+            config.min_insync_replicas if own_min_insync is None else own_min_insync,
             brokers,
             f"topics.{name}.replication.factor",
             f"topics.{name}.config.min.insync.replicas",

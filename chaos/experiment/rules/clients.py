@@ -32,8 +32,9 @@ def producer_errors(producer: ProducerDefinition, path: str) -> Iterator[Problem
         )
     least_ms = config.linger_ms + config.request_timeout_ms
     if config.delivery_timeout_ms < least_ms:
-        # If the user has set such a value, Kafka refuses it. If the value is the default, Kafka
-        # silently uses a longer value. Here the user must set a longer value in both cases.
+        # If the user has set a value below `least_ms`, Kafka refuses the value. If the value is the
+        # default, Kafka silently uses a longer one. Here the user must set a longer value in both
+        # cases.
         yield problem(
             f"{path}.config.delivery.timeout.ms",
             "Kafka's producer refuses to start"
@@ -60,7 +61,7 @@ def consumer_warnings(
             found=str(heartbeat_ms),
         )
     poll_ms = config.max_poll_interval_ms
-    record_us = group.process_bounds_us[1]
+    _, record_us = group.process_bounds_us  # the longest time in which a record is processed
     longest_us = longest_between_polls_us(
         config, poll_timeout_ms=group.poll_timeout_ms, record_us=record_us
     )

@@ -77,7 +77,8 @@ def machine_errors(experiment: Experiment) -> Iterator[Problem]:
 def cluster_warnings(experiment: Experiment) -> Iterator[Problem]:
     """Yield warnings about brokers, `__consumer_offsets` and the stages of the run."""
     config = experiment.cluster.config
-    # With a single replica, min.insync.replicas can only be 1. So there is no warning about it.
+    # With a single replica, min.insync.replicas can only be 1. So only the replication factor gets
+    # a warning then.
     if config.offsets_topic_replication_factor == 1:
         yield problem(
             f"{_CONFIG}.offsets.topic.replication.factor",
@@ -102,17 +103,19 @@ def topic_warnings(
     experiment: Experiment, name: str, topic: TopicDefinition, path: str
 ) -> Iterator[Problem]:
     """Yield warnings about one topic."""
-    of_topic = topic.config.min_insync_replicas
-    min_insync = experiment.cluster.config.min_insync_replicas if of_topic is None else of_topic
+    own_min_insync = topic.config.min_insync_replicas  # None: the brokers' value counts
+    min_insync = (
+        experiment.cluster.config.min_insync_replicas if own_min_insync is None else own_min_insync
+    )
     # min.insync.replicas counts only for writes with acks=all.
     written = any(
         producer.topic == name and producer.config.acks == _ACKS_ALL
         for producer in experiment.producers
     )
-    # If the topic has no value of its own, it has the brokers' value, about which
-    # `cluster_warnings` warns.
+    # About the brokers' value `cluster_warnings` warns. So here only a topic with its own value is
+    # checked.
     if (
-        of_topic is not None
+        own_min_insync is not None
         and written
         and _needs_every_replica(topic.replication_factor, min_insync)
     ):
@@ -237,10 +240,10 @@ def _is_aimed_at_a_broker(fault: FaultDefinition) -> bool:
     """
     if fault.target is not None:
         return any(role in _BROKERS for role in _roles((fault.target,)))
-    ends = [_roles(ends_of(end)) for end in (fault.from_, fault.to)]
+    roles_of_ends = [_roles(ends_of(end)) for end in (fault.from_, fault.to)]
     # There must be a broker at one of the ends, and a server at each end.
-    return any(role in _BROKERS for end in ends for role in end) and all(
-        any(role in _SERVERS for role in end) for end in ends
+    return any(role in _BROKERS for roles in roles_of_ends for role in roles) and all(
+        any(role in _SERVERS for role in roles) for roles in roles_of_ends
     )
 
 
@@ -250,4 +253,5 @@ _SERVERS = frozenset({*_BROKERS, *CONTROLLER_TARGETS})
 
 
 def _roles(targets: tuple[str, ...]) -> list[str]:
+    """Return the role of each target. A malformed target is left out."""
     return [parts[0] for target in targets if (parts := split_target(target)) is not None]

@@ -52,7 +52,8 @@ def fault_errors(experiment: Experiment, fault: FaultDefinition, path: str) -> I
 
 def fault_warnings(experiment: Experiment, fault: FaultDefinition, path: str) -> Iterator[Problem]:
     """Yield warnings about a fault."""
-    # All warnings are about nodes that come back too early. So they need a duration and a target.
+    # All warnings are about nodes that come back too early. So they concern only faults with a
+    # duration and a target.
     if fault.duration is None or fault.target is None:
         return
     lasts_us = microseconds(fault.duration)
@@ -63,8 +64,8 @@ def fault_warnings(experiment: Experiment, fault: FaultDefinition, path: str) ->
             yield from _short_member_crash(experiment, fault, argument, f"{path}.duration")
         return
     session_ms = experiment.cluster.config.broker_session_timeout_ms
-    # The remaining warnings are about brokers that are away for less than their session timeout.
-    # This is the time after which the controller counts a silent broker as dead.
+    # The remaining warnings are about brokers that are away for less than their session timeout,
+    # after which the controller counts a silent broker as dead.
     if role in ("controller", *ZOOKEEPER_TARGETS) or lasts_us >= session_ms * 1_000:
         return
     if fault.fault in {"crash", "power_loss"}:
@@ -113,9 +114,9 @@ def _time_errors(fault: FaultDefinition, kind: FaultKind | None, path: str) -> I
         if duration is not None:
             yield from too_long(duration, f"{path}.{field}")
 
-    has_none = kind is not None and (kind.momentary or kind.is_gradual)
-    # `kind is not None` follows from `has_none`, and is only for the type checker.
-    if fault.duration is not None and has_none and kind is not None:
+    ends_by_itself = kind is not None and (kind.momentary or kind.is_gradual)
+    # `kind is not None` follows from `ends_by_itself`, and is only for the type checker.
+    if fault.duration is not None and ends_by_itself and kind is not None:
         why = "is done in a moment" if kind.momentary else "takes as long as it takes"
         yield problem(
             f"{path}.duration",
@@ -176,7 +177,7 @@ def _aim_errors(
 ) -> Iterator[Problem]:
     """Yield the errors of a fault's target, or of its two ends."""
     ends = (("from", ends_of(fault.from_)), ("to", ends_of(fault.to)))
-    given = [name for name, targets in ends if targets]
+    given = [name for name, targets in ends if targets]  # the ends that the file has
     # If the kind of fault is unknown, only the keys can show whether it was meant to have two ends.
     has_ends = kind.has_ends if kind is not None else bool(given) and fault.target is None
     if has_ends:
@@ -193,6 +194,7 @@ def _aim_errors(
                 yield problem(
                     f"{path}.{name}", "is missing", expected="a target, or a list of targets"
                 )
+            # A single target may stand in the file without a list. Its path has no index then.
             value = fault.from_ if name == "from" else fault.to
             for index, target in enumerate(targets):
                 target_path = f"{path}.{name}" + ("" if isinstance(value, str) else f"[{index}]")
@@ -225,14 +227,14 @@ def _target_errors(
             found=f"`{target}`",
         )
         return
-    role = split_target(target)
+    role, _ = split_target(target) or ("", "")  # never None, because `check_target` found no error
     # If the kind of fault is unknown, its allowed roles are not known either.
-    if kind is not None and role is not None and role[0] not in kind.targets:
+    if kind is not None and role not in kind.targets:
         yield problem(
             path,
             f"`{kind.name}` cannot be aimed at it",
             expected=one_of(kind.targets),
-            found=f"`{role[0]}`",
+            found=f"`{role}`",
         )
 
 

@@ -60,7 +60,8 @@ def group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> I
         yield from too_long(late.at, f"{late_path}.at")
         if late.config is not None:
             # Late members inherit settings from the group. So the same error may be in both
-            # sections. Such an error is reported only once, for the group.
+            # sections. Such an error is reported only once, for the group. With the path "" for
+            # both sections, their errors can be compared.
             inherited = set(_consumer_errors(experiment, group.config, ""))
             for error in _consumer_errors(experiment, late.config, ""):
                 if error not in inherited:
@@ -176,8 +177,10 @@ def _metadata_errors(
 
 def _assignor_warnings(group: GroupDefinition, path: str) -> Iterator[Problem]:
     """Yield a warning if members have no assignor in common."""
+    # The assignors of each member
     lists = [config.partition_assignment_strategy for config, _ in group.settings_of_members()]
-    # If all members have an assignor in common, the first member has it, too.
+    # If all members have an assignor in common, the first member has it, too. So it is enough to
+    # look for each assignor of the first member in all lists.
     if lists and not any(all(name in other for other in lists) for name in lists[0]):
         yield problem(
             f"{path}.late_members",
@@ -248,7 +251,8 @@ def _instance_errors(group: GroupDefinition, path: str) -> Iterator[Problem]:
             )
             return
     instance_ids = [config.group_instance_id for config, _ in group.settings_of_members()]
-    # Members without a `group.instance.id` (dynamic members) all have None here. This is no id.
+    # (id, number of members with this id). None is no id: members without a `group.instance.id`
+    # (dynamic members) all have None.
     shared = [(name, n) for name, n in Counter(instance_ids).items() if name is not None and n > 1]
     if shared:
         name, count = shared[0]
@@ -280,6 +284,8 @@ def _places_of_instances(group: GroupDefinition, path: str) -> dict[str, str]:
 
 def _near_instance(written: str) -> str | None:
     """Return a valid `group.instance.id` that resembles `written`; None if there is none."""
+    # Each word in braces becomes `{index}`. In the parts between them, other characters that an id
+    # may not have become dashes.
     near = MEMBER_INDEX.join(_UNFIT.sub("-", part) for part in _PLACEHOLDER.split(written))
     fits = _INSTANCE.fullmatch(near.replace(MEMBER_INDEX, "0")) is not None
     return near if fits else None
