@@ -75,10 +75,10 @@ def play_seeds(space: Space, items: Items) -> bytes:
 def play_seed(space: Space, item: Item) -> PlayedRun:
     """Play one item; the run is BROKEN if the experiment cannot even be drawn."""
     lineage = (item,) if isinstance(item, int) else item
-    # - `seed`: the run's own seed, which is the last of the lineage.
-    # - `kept`: the lineage that is written into the PlayedRun. It is () for a single seed, because
-    #   the PlayedRun has this seed in its field `seed`.
-    seed, kept = lineage[-1], lineage if len(lineage) > 1 else ()
+    seed = lineage[-1]  # the run's own seed
+    # The lineage that is written into the PlayedRun. It is () for a single seed, because the
+    # PlayedRun has this seed in its field `seed`.
+    kept = lineage if len(lineage) > 1 else ()
     try:
         grown = grow(space, lineage)
     except Exception as error:  # one bad seed must not end the batch
@@ -95,8 +95,9 @@ def play_seed(space: Space, item: Item) -> PlayedRun:
     except RunNeverEnds as error:
         reason = f"{type(error).__name__}: {error}"
         run = PlayedRun(seed=seed, result=PlayResult.BROKEN, reasons=(reason,))
-    # `play` has set the network seed as the run's seed. If the plan was changed from an earlier
-    # plan, the run may have the network seed of the earlier run. So the run's own seed is set here.
+    # `play` has set the network seed as the run's seed. The two differ if the run's plan was
+    # changed from an earlier plan, and its network seed was kept from the earlier run. So the run's
+    # own seed is set here.
     return msgspec.structs.replace(run, seed=seed, lineage=kept)
 
 

@@ -21,7 +21,7 @@ from chaos.run.plan import plan_of
 from results_schema.manifest import Plan
 
 NEIGHBOURS = 10
-"""Number of other network seeds to try, and number of faults to leave out one at a time."""
+"""Number of other network seeds to try, and maximum number of faults to leave out one at a time."""
 
 AttemptObserver = Callable[[str], None]
 """Function that is called with a description of each attempt."""

@@ -177,12 +177,13 @@ def _play(
         suite,
         seed=seed,
         time_limit_us=time_limit_us,
+        # A function that is called with each finding. If it returns True, the run ends soon.
         stop_when=None
         if stop_at is None
         else lambda finding: signature_of(finding).claims_as(stop_at),
-        # At its end a run reads the committed offsets. If a group's coordinator does not answer,
-        # this takes a minute, and shows nothing about liveness. So a run that only looks for a
-        # finding of Liveness leaves this step out.
+        # `verifies`: at its end the run reads the committed offsets. If a group's coordinator does
+        # not answer, this takes a minute, and shows nothing about liveness. So a run that only
+        # looks for a finding of Liveness leaves this step out.
         verifies=stop_at is None or stop_at.check != Liveness.name,
     )
     results = run.execute()
@@ -213,7 +214,7 @@ def _played(
     outcomes = [entry.outcome for entry in results.faults]
     return PlayedRun(
         seed=seed,
-        result=_result(results, bool(findings)),
+        result=_result(results, violated=bool(findings)),
         reasons=results.reasons,
         findings=tuple(findings.values()),
         marks=marks,

@@ -35,7 +35,7 @@ def stamp_of(
 ) -> ReplayStamp:
     """Return the stamp of `played`, a complete run that was just made by this code and Python.
 
-    The stamp names one finding of the run: `finding`, or the run's first finding if that is None.
+    The stamp names one finding of the run: `finding`, or the run's first if `finding` is None.
     """
     subject = finding or next(iter(played.findings), None)
     return ReplayStamp(

@@ -3,9 +3,9 @@
 The totals of the search come from its Tally. This module turns them into the structs of the file.
 Findings of the same kind are put together into one group.
 
-The verdict says whether the cluster kept Kafka's promises in the runs of the search. It does not
-change if coordlab itself failed in some runs, or if a seed that was played twice gave two different
-results. In these two cases the exit code says that there was an internal error.
+The verdict says whether the cluster kept Kafka's promises in the runs of the search. The verdict is
+the same if coordlab itself failed in some runs, or if a seed that was played twice gave two
+different results. In these two cases the exit code says that there was an internal error.
 """
 
 from collections import Counter
@@ -242,6 +242,7 @@ def results_of(
 
 def _lineages(tally: Tally, guidance: Guidance) -> dict[str, str]:
     """Return the lineage of each seed in the results whose plan was made from an earlier plan."""
+    # All seeds that occur in the results
     named = [seed for group in tally.groups.values() for seed in group.seeds]
     named += [
         seed
@@ -334,6 +335,7 @@ def _reasons(
 def _effort_of(runs: Counter[int]) -> EffortOfRuns:
     """Return the distribution of a count; `runs` has the number of runs for each value."""
     values = sorted(runs.elements())  # one value for each run
+    # The values at half and at nine tenths of the sorted list
     return EffortOfRuns(
         p50=values[(len(values) - 1) // 2],
         p90=values[(len(values) - 1) * 9 // 10],

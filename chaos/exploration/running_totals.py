@@ -176,8 +176,8 @@ class Tally:
             case PlayResult.PASS | PlayResult.INTERRUPTED:
                 pass
         # A share of all seeds is played again. So is each seed whose run is the first of a group,
-        # because a finding that is reported must be repeatable. In this case the group has only one
-        # seed.
+        # because a finding that is reported must be repeatable. A group with only one seed shows
+        # that this run is its first.
         if is_chosen(run.seed, self._recheck_percent) or any(
             len(group.seeds) == 1 for group in changed.values()
         ):
@@ -213,7 +213,7 @@ class Tally:
         if chosen is None:
             return  # this seed was compared before
         self.rechecked += 1
-        # True counts as 1. So this adds 1 if the second run is another worker's than the first.
+        # True counts as 1. So 1 is added if another worker played the second run.
         self.rechecked_elsewhere += worker != chosen.worker
         if again != chosen.run:
             self.differences.append(

@@ -167,8 +167,8 @@ class Search:
             # these batches are played if the search is resumed.
             if self._stop is Stop.INTERRUPTED:
                 return self._stop
-            # Even after a reason to stop, the search waits for batches that workers have, and for
-            # rechecks.
+            # Even after another reason to stop, the search waits for batches that workers have, and
+            # for rechecks.
             if not self._give_work() and self._stop is not None:
                 return self._stop
             for event in self._workers.wait(POLL_S):
@@ -221,8 +221,8 @@ class Search:
         stop_after = self._limits.stop_after
         if stop_after is not None and len(self._tally.groups) >= stop_after:
             return Stop.FINDINGS
-        # The count is not complete while a worker plays seeds. If this worker dies, its seeds go to
-        # `_alone` and must be played again.
+        # No seed is left to give. But the count is not complete while a worker plays seeds: if this
+        # worker dies, its seeds go to `_alone` and must be played again.
         if self._next is None and not self._alone and not any(self._playing.values()):
             return Stop.COUNT
         return None
@@ -252,6 +252,7 @@ class Search:
             # After the time limit there is no time for rechecks. After too many failures of
             # coordlab, rechecks prove nothing.
             return {}
+        # The seeds that workers are rechecking now
         given = {seed for seeds in self._replaying.values() for seed in seeds}
         return {
             seed: first
@@ -272,7 +273,7 @@ class Search:
         return tuple(seeds[: self._batch_size()])
 
     def _is_last_at_work(self) -> bool:
-        """Return True if everything was played and no other worker is busy, idle or starting."""
+        """Return True if all seeds were played and no other worker is busy, idle or starting."""
         return (
             self._stop is not None
             and len(self._workers.idle()) == 1
@@ -338,8 +339,8 @@ class Search:
         for item in event.items:
             given.pop(number_of(item), None)
 
-        # Ctrl-C reaches the workers, too. So a batch may have interrupted runs. These runs are
-        # dropped, and their seeds are played again.
+        # Ctrl-C reaches the workers, too. So a batch may have interrupted runs, which are dropped.
+        # Their seeds are played again, in this search or when it is resumed.
         runs = tuple(
             run for run in decode_runs(event.answer) if run.result is not PlayResult.INTERRUPTED
         )

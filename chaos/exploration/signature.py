@@ -115,7 +115,8 @@ def _without_names(text: str, names: dict[str, str]) -> str:
     text = _NODE.sub(lambda node: node[1].upper(), text)
     if names:
         # The longest names come first. Otherwise only the part `orders` of the name
-        # `orders-readers` would be replaced.
+        # `orders-readers` would be replaced. Letters, digits, `_` and `.` directly before or after
+        # a name show that it is only a part of a word, which is not replaced.
         longest_first = sorted(names, key=lambda name: (-len(name), name))
         known = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, longest_first))})(?![\w.])")
         text = known.sub(lambda name: names[name[0]], text)

@@ -97,15 +97,17 @@ def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
     # `apply_overrides` returns a problem for each override that it cannot apply. The experiment is
     # checked only if there is no such problem. Otherwise the check could report problems that the
     # missing override would have solved.
-    problems = apply_overrides(base, overrides) or [
-        # Values of the file have a line, but values of overrides have none. So a problem without a
-        # line is shown as a problem of `--var`. Its path loses the prefix `experiment.`, because
-        # the keys of overrides are written without it.
-        replace(base_problem, file="--var", path=base_problem.path.removeprefix("experiment."))
-        if overrides and base_problem.line is None
-        else base_problem
-        for base_problem in _base_problems(base, root, file)
-    ]
+    problems = apply_overrides(base, overrides)
+    if not problems:
+        problems = [
+            # Values of the file have a line, but values of overrides have none. So a problem
+            # without a line is shown as a problem of `--var`. Its path loses the prefix
+            # `experiment.`, because the keys of overrides are written without it.
+            replace(base_problem, file="--var", path=base_problem.path.removeprefix("experiment."))
+            if overrides and base_problem.line is None
+            else base_problem
+            for base_problem in _base_problems(base, root, file)
+        ]
     if problems:
         raise ExperimentError(problems)
 
@@ -115,6 +117,7 @@ def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
     if problems:
         raise ExperimentError(placed(problems, root, file, SpaceDefinition))
 
+    # The overrides that every draw would replace
     problems = [
         lost_override
         for override in overrides
@@ -200,6 +203,7 @@ def _is_always_kept(choice: Choice, place: Steps, steps: Steps, base: Item) -> b
     keeps the first group, or the first two. So the first group is in every draw, and an override
     may change it. But an override of the second group would sometimes be lost.
     """
+    # A choice of a number of items has values FirstOf(count): keep the first `count` items.
     counts = [
         value.count for option in choice.options for value in option if isinstance(value, FirstOf)
     ]
@@ -214,6 +218,7 @@ def _is_always_kept(choice: Choice, place: Steps, steps: Steps, base: Item) -> b
         keys: Sequence[str | int] = list(container.value)
     else:
         keys = range(len(container.children()))
+    # Every draw keeps at least the first `min(counts)` items.
     return steps[len(place)] in keys[: min(counts)]
 
 

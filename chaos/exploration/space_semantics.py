@@ -35,7 +35,7 @@ from chaos.faults.registry import FAULT_KINDS
 MAX_PAIRS = 20
 """Number of problems after which the check of pairs stops.
 
-One bad option may cause a problem in each of its pairs, and nobody would read all of them.
+One bad option may cause a problem in each of its pairs, and a user would not read all of them.
 """
 
 
@@ -56,9 +56,9 @@ def space_errors(
     yield from malformed
     if malformed:
         return  # the next checks need documents that can become an Experiment
-    invalid_alone = list(_misfits_alone(base, choices))
     # An option that is invalid alone is also invalid in all its pairs. So the pairs are checked
     # only if no option is invalid alone.
+    invalid_alone = list(_misfits_alone(base, choices))
     yield from invalid_alone or _misfits_in_pairs(base, choices)
 
 

@@ -274,7 +274,7 @@ def open_exploration(path: Path) -> ExplorationStore:
     """
     if not (path / "manifest.json").exists() and (path / LATEST).is_symlink():
         path = path / LATEST
-    # Use the directory's real name, because the link `latest` will point elsewhere later.
+    # Use the directory's real name, because a later exploration will change the link `latest`.
     if path.is_symlink():
         path = path.parent / path.readlink()
     file = path / "manifest.json"

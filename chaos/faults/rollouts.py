@@ -256,7 +256,7 @@ class RolloutFault(_Gradual):
         if not isinstance(rollout, Rollout):
             return None
         if rollout.outcome in {Outcome.UNDER_WAY, Outcome.HUNG}:
-            # Nobody calls `step` any more, so the missing members are started here.
+            # `step` is not called any more, so the missing members are started here.
             for node in rollout.places_to_fill():
                 # The status is read again for each node, because the start of a node takes time.
                 status = await tools.runtime.status()

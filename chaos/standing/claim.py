@@ -20,7 +20,7 @@ from chaos.standing.mailbox import Mailbox
 from chaos.standing.messages import Answer, DownAnswer, OrderRefusal, RefusalKind, Request
 from chaos.standing.registry import DeadCluster, StandingCluster, claim, release, update
 
-_TOKEN_BYTES = 16  # 128 bits, which nobody can guess
+_TOKEN_BYTES = 16  # 128 bits, too many to be guessed
 
 
 class ClaimedName:

@@ -123,7 +123,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.LEADER_ELECTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # The leaders of the last three elections must be A, then B, and then A again in this row.
+    # The last two elections and this row must have the leaders A, B and A again.
     elections = seen.elections.get(row.partition or "")
     return (
         elections is not None
@@ -156,8 +156,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     # `offset` is the end of the loaded records. Records above the high watermark may be lost later.
-    known = seen.high_watermarks.get((row.node, row.partition or ""))
-    return known is not None and (row.offset or 0) > known
+    high_watermark = seen.high_watermarks.get((row.node, row.partition or ""))
+    return high_watermark is not None and (row.offset or 0) > high_watermark
 
 
 @mark(
@@ -249,6 +249,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.GENERATION_STARTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # (node, incarnation) that began the generation first
     first = seen.generations.get(row.group or "", {}).get(row.generation or 0)
     return first is not None and first != (row.node, row.incarnation)
 

@@ -54,11 +54,11 @@ def _woke_up_to(error: ErrorCode) -> Condition:
     """Return the condition that a consumer got `error` soon after a pause."""
 
     def condition(seen: SeenCluster, row: TraceRow) -> bool:
-        pause = seen.pauses.get(row.node)
-        # `pause` is the last pause of the node, as (begin, end). So pause[1] is its end.
-        return (
-            pause is not None and row.time_us - pause[1] < JUST_WOKE_US and row.error == error.name
-        )
+        pause = seen.pauses.get(row.node)  # the last pause of the node
+        if pause is None:
+            return False
+        _, pause_end_us = pause
+        return row.time_us - pause_end_us < JUST_WOKE_US and row.error == error.name
 
     return condition
 
@@ -142,8 +142,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     elections = seen.elections.get(seen.partition_of(row.group))
     if elections is None:
         return False
-    # `elections` has the newest elections, at most three. The assignment below needs at least two
-    # values. So two None stand before the leaders.
+    # `elections` has the newest elections, at most three. There may be only one, but the assignment
+    # below needs at least two values. So two None stand before the leaders.
     *older, before, newest = [None, None, *(election.peer for election in elections)]
     return row.peer in older and row.peer not in (before, newest)
 
@@ -186,6 +186,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.COMMIT_STORED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # For an unknown member id the node is None, which is never out.
     return seen.is_out(seen.nodes.get(row.member or ""))
 
 
@@ -195,8 +196,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.OFFSETS_FETCHED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # `indefinite` has the commits of which nobody knows whether they were stored. If the row has no
-    # offset, -1 is looked for, which is the offset of no commit.
+    # `indefinite` has the commits of which it is not known whether they were stored. If the row has
+    # no offset, -1 is looked for, which is the offset of no commit.
     key = (row.group or "", row.partition or "", -1 if row.offset is None else row.offset)
     return key in seen.indefinite
 

@@ -42,7 +42,8 @@ ZOOKEEPER_MARKS = tuple(mark.name for mark in ON_ZOOKEEPER.marks)
 _OPTIONAL_SETS = (frozenset(mark.name for mark in OPERATIONS.marks), frozenset(ZOOKEEPER_MARKS))
 """Sets of marks that most searches cannot reach: the marks of operations, and of ZooKeeper.
 
-Only some spaces have operations (rollouts and scalings) or groups on ZooKeeper.
+A search can reach them only if the space from which it draws its experiments has operations
+(rollouts and scalings), or groups on ZooKeeper.
 """
 
 

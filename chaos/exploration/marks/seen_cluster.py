@@ -30,7 +30,7 @@ V = TypeVar("V")
 SUCCEEDED = (None, "NONE")
 """Values that the column `error` has in the row of a success."""
 INDEFINITE = ("REQUEST_TIMED_OUT", "TIMED_OUT", "DISCONNECTED")
-"""Errors of a commit after which nobody knows whether the commit was stored."""
+"""Errors of a commit after which its member does not know whether the commit was stored."""
 DECIDED = ("PrepareCommit", "PrepareAbort")
 """States of a transaction whose outcome is decided, but whose markers are not all written.
 
@@ -170,7 +170,8 @@ class SeenCluster:
         self.leaders: dict[str, str] = {}
         # Member id -> node of the consumer with this member id.
         self.nodes: dict[str, str] = {}
-        # The keys (group, partition, offset) are commits of which nobody knows the outcome.
+        # The keys (group, partition, offset) are commits with an unknown outcome: they failed with
+        # one of the errors INDEFINITE.
         self.indefinite: dict[tuple[str, str, int], None] = {}
         # Transactional id -> coordinator that decided the outcome of the open transaction.
         self.decided: dict[str, str] = {}
@@ -354,8 +355,8 @@ class SeenCluster:
             self.deleted[row.group or ""] = None
 
     def _generation_started(self, row: TraceRow) -> None:
-        known = self.generations.setdefault(row.group or "", {})
-        known.setdefault(row.generation or 0, (row.node, row.incarnation))
+        begun = self.generations.setdefault(row.group or "", {})
+        begun.setdefault(row.generation or 0, (row.node, row.incarnation))
         self.leaders[row.group or ""] = detail_of(row).leader or ""
 
     # -- topics -------------------------------------------------------------------------------
@@ -376,8 +377,8 @@ class SeenCluster:
 
     def _commit_stored(self, row: TraceRow) -> None:
         if self.indefinite and row.offset is not None:
-            # An indefinite commit may have the same offset as this commit, which was stored. A
-            # later fetch of the offset then no longer shows that the indefinite commit was stored.
+            # If a commit with an unknown outcome has the same offset as this commit, which was
+            # stored, a later fetch of the offset no longer shows that the other commit was stored.
             self.indefinite.pop((row.group or "", row.partition or "", row.offset), None)
 
     # -- transactions -------------------------------------------------------------------------

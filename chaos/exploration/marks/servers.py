@@ -73,8 +73,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.BECAME_LEADER,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    known = seen.high_watermarks.get((row.node, row.partition or ""))
-    return known is not None and (row.offset or 0) > known
+    high_watermark = seen.high_watermarks.get((row.node, row.partition or ""))
+    return high_watermark is not None and (row.offset or 0) > high_watermark
 
 
 @mark(
@@ -106,13 +106,10 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.ISR_CHANGED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    now = detail_of(row).isr
+    isr_before, isr_now = seen.isr.get(row.partition or "", ()), detail_of(row).isr
+    gone = [f"{BROKER}{broker}" for broker in isr_before if broker not in isr_now]
     return _is_offsets(row) and any(
-        broker not in now and not seen.is_out(name) and name not in seen.fenced
-        for broker in seen.isr.get(row.partition or "", ())
-        # A name is never empty, so this condition is always true. It is only here to assign `name`,
-        # which the condition above uses.
-        if (name := f"{BROKER}{broker}")
+        not seen.is_out(name) and name not in seen.fenced for name in gone
     )
 
 

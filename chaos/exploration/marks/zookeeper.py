@@ -150,8 +150,9 @@ def _set_back(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.ZOOKEEPER_CLIENT_STATE,
 )
 def _at_another_server(seen: SeenCluster, row: TraceRow) -> bool:
+    detail = detail_of(row)
+    before = seen.on_zookeeper.connected.get(row.node)
     # `peer` is the server to which the client is connected.
-    detail, before = detail_of(row), seen.on_zookeeper.connected.get(row.node)
     return (
         detail["state"] == "SyncConnected"
         and before is not None
@@ -255,7 +256,7 @@ def _elected_again(seen: SeenCluster, row: TraceRow) -> bool:
 )
 def _without_an_ensemble(seen: SeenCluster, row: TraceRow) -> bool:
     on_zookeeper = seen.on_zookeeper
-    # If no state of a server is known yet, `not any` would be True. So there must be a state.
+    # `not any` is also True if no state of a server is known yet. So there must be a state.
     return (
         row.group in seen.context.zookeeper_groups
         and bool(on_zookeeper.states)
