@@ -1,6 +1,7 @@
 """RunTrace: writes the trace of a run, which has one row for each event.
 
-The disk may become full during the run.
+If the disk becomes full during the run, the run ends at its next regular check. The trace is
+discarded if a row cannot be written even into the space that the run has reserved (`recording`).
 """
 
 from typing import TYPE_CHECKING

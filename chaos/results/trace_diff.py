@@ -10,7 +10,8 @@ There are two ways to compare traces:
   times, offsets and member ids. The story begins at the steady state (all groups are stable),
   because the start of a cluster is never the same.
 
-In this module `one` and `other` are always the two traces.
+In this module `one` and `other` are always the two traces, or rows of them. In comparisons of two
+rows, `mine` is the row of `one`, and `theirs` the row of `other`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -159,7 +160,7 @@ def story_parting(
 
 
 def parts_by_itself(one: Sequence[TraceRow], parts: Parting) -> bool:
-    """Return True if the first different row says nothing about a cause.
+    """Return True if the first difference says nothing about the cause of different results.
 
     There are three such cases. They occur in any two runs with different seeds or plans:
 

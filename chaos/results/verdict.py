@@ -85,7 +85,7 @@ def without_lost_evidence(
     first = min(events, key=lambda event: event.from_us)
     judged = []
     for report in reports:
-        # These are the nodes whose lost rows the check would have read.
+        # The nodes whose lost rows the check would have read
         needed_nodes = needs_rows_of(nodes_without_trace, kinds_read[report.check])
         if needed_nodes:
             note = f"the rows of {nodes_shown(needed_nodes)} were lost with their machine"

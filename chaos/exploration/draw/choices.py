@@ -121,6 +121,7 @@ def choices_of(definition: SpaceDefinition, base: Item) -> tuple[tuple[Choice, .
             problems.append(spot)
             continue
         options = tuple((value,) for value in values)
+        # In an f-string `{{}}` gives `{}`, in which `Choice.at` puts the index of an option.
         choices.append(Choice(where=f"settings.{path}[{{}}]", spots=(spot,), options=options))
 
     for name, sets in definition.together.items():
@@ -179,9 +180,9 @@ def copy_of(item: Item) -> Item:
 def _choice_of_sets(
     name: str, sets: tuple[dict[str, object], ...], base: Item, problems: list[Problem]
 ) -> Choice | None:
-    """Return the choice that one entry of the section `together` describes.
+    """Return the choice that the entry `name` of the section `together` describes.
 
-    Such an entry is a list of mappings from paths to values:
+    An entry is a list of mappings from paths to values (`sets`):
 
         quick: [{a.b: 1, a.c: 2}, {a.b: 5, a.c: 9}]
 
@@ -200,8 +201,8 @@ def _choice_of_sets(
             return None
         spots.append(spot)
 
-    # If the paths have a star, a seed draws an option for each key for which the star stands. It
-    # writes the option to all paths, with this key in place of the star. So the star must have the
+    # If the paths have a star, a seed draws an option for each key for which the star stands. The
+    # option is written to all paths, with this key in place of the star. So the star must have the
     # same place in all paths.
     star_places = {None if spot.star is None else spot.steps[: spot.star] for spot in spots}
     if len(star_places) > 1:

@@ -9,8 +9,13 @@ Each function draws the faults of one pattern. Its argument `draw` is a FaultDra
 targets and times:
 
 - `draw.target((role,))` draws a target with this role, such as `follower-of(orders-3)`. It returns
-  None if the experiment has no such node.
+  None if the experiment has no such node. `draw.coordinator()`, `draw.broker()` and `draw.member()`
+  draw targets with these roles.
+- `draw.fault(...)` and `draw.link_fault(...)` make a fault of a target, or of the links between two
+  ends.
 - `draw.rng(purpose)` is a random generator. Each purpose has its own.
+- `draw.gap_ms(purpose, longest_ms)` draws a gap from 1 ms to `longest_ms`. Short gaps are as likely
+  as long gaps.
 - `draw.restart_ms(purpose)` draws the time until a quick restart, at most 3 s.
 - `draw.length_ms(purpose)` draws a length from the list of the space file, or a length near a
   timeout. It may be much longer than 3 s.
@@ -51,6 +56,7 @@ def quick_restart(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     kind = "crash" if target.startswith(_DISKLESS) else rng.choice(("crash", "power_loss"))
     faults, after_ms = [], 0
     for place in range(rng.choice((1, 1, 2, 3))):
+        # The process is down for `down_ms`, and then up for at most 4 s before the next kill.
         down_ms = draw.restart_ms(f"down {place}")
         faults.append(
             draw.fault(
@@ -86,7 +92,7 @@ def twice_on_one_role(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     faults = []
 
     for place, kind in enumerate(rng.choices(kinds, k=2)):
-        # The length of a fault is a short one in half of the draws.
+        # In half of the draws the fault is as short as a quick restart.
         short = rng.random() < 0.5
         lasts_ms = draw.restart_ms(f"{place}") if short else draw.length_ms(f"length {place}")
         if kind == "cut":
@@ -141,9 +147,9 @@ def static_restart_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...
         draw.around_ms("heartbeat.interval.ms", 1.0, group)
         + draw.experiment.cluster.config.group_initial_rebalance_delay_ms
     )
-    # SyncGroup must be slow until the last of up to three restarts. The first restart comes at most
-    # `delay_ms` after the join phase. Each further restart comes at most `delay_ms` after the
-    # restart before it has ended.
+    # SyncGroup must be slow until the last of up to three restarts, which is at most about
+    # `3 * delay_ms` after the join phase: the first restart comes at most `delay_ms` after the join
+    # phase, and each further restart at most `delay_ms` after the end of the restart before.
     slow = draw.link_fault(
         "slow",
         coordinator,

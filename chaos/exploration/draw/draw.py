@@ -41,8 +41,8 @@ def draw(space: Space, seed: int) -> Experiment:
     Raises: ExperimentError if the experiment is invalid. This is rare. `load_space` has checked
     every option and every pair of options, so only three or more options together can be invalid.
     """
-    # `taken` says for each drawn value at which place in the space's file the value is written. So
-    # a problem can name this place.
+    # `taken` has the origin of each drawn value: the place in the space's file at which the value
+    # is written. So a problem can name this place.
     experiment, taken = draw_cluster(space, seed)
     experiment = msgspec.structs.replace(
         experiment, faults=draw_faults(space.faults, experiment, seed)
@@ -100,8 +100,8 @@ def _choose(
                 rng = stream(seed, "choice", choice.where, *(() if key is None else (key,)))
                 index = rng.randrange(len(choice.options))
             put_option(document, choice, index, key=key)
-            # The keys of `taken` are paths in the experiment. So the key takes the place of the
-            # star.
+            # The keys of `taken` are paths in the experiment, so `key` takes the place of the star
+            # in the path.
             for spot in choice.spots:
                 taken[spot.path if key is None else spot.path.replace("*", str(key), 1)] = (
                     choice.at(index)

@@ -56,14 +56,14 @@ SOME_PURPOSES = 0.2
 SOME_APIS = 0.15
 """Share of the faults of links that affect only requests of one or two APIs.
 
-It applies only to faults that are not limited to some purposes already (`SOME_PURPOSES`).
+Only faults that are not limited to some purposes already (`SOME_PURPOSES`) have this share.
 """
 BETWEEN_ZOOKEEPERS = 0.25
 """Share of the faults of links that are between ZooKeeper servers, if there are such servers."""
 TO_ZOOKEEPER = 0.4
 """Share of the faults of links that are between ZooKeeper servers and clients.
 
-It applies only if there are ZooKeeper servers, as BETWEEN_ZOOKEEPERS does.
+In an experiment without ZooKeeper servers there are no such faults.
 """
 _NEW_TOPICS = ("new-0", "new-1")
 """Names of topics that the fault `create_topic` creates, and that no experiment defines."""
@@ -132,7 +132,7 @@ def draw_faults(
     faults: list[FaultDefinition] = []
     index, at_ms = 0, 0
     while len(faults) < MAX_FAULTS:
-        # The gap since the last fault is drawn evenly from 1 ms to twice the mean gap.
+        # The gap since the last fault is drawn evenly from 1 ms to twice the mean gap `gap_ms`.
         at_ms += stream(seed, "fault", index, "at").randrange(1, 2 * gap_ms + 1)
         if at_ms >= window_ms:
             break
@@ -200,8 +200,9 @@ def _single(draw: FaultDraw, kind: FaultKind) -> tuple[FaultDefinition, ...]:
 def _topic_creation(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     """Draw the creation of a topic; no fault if a group would read the new topic.
 
-    If the experiment defines topics that nobody uses, half of the draws name such a topic. It
-    exists already, so the creation is refused, unless another fault has deleted the topic.
+    If the experiment defines topics without clients, half of the draws name one of these topics.
+    The topic exists already, so the creation is refused, unless another fault has deleted the
+    topic.
     """
     experiment = draw.experiment
     # A group with a black list reads all topics that are not on the list. So the group would also
@@ -336,9 +337,10 @@ def _ends_at_zookeeper(draw: FaultDraw) -> tuple[str, str, _Links] | None:
     Some of the draws return None. The caller then draws a link between other nodes.
     """
     rng = draw.rng("ensemble")
-    # One random number between 0 and 1 decides about the link. If the number is below
-    # BETWEEN_ZOOKEEPERS, the link is between two servers. In the next part of the range, which has
-    # the length TO_ZOOKEEPER, the link is to clients. In the rest of the range the result is None.
+    # `drawn`, a number between 0 and 1, decides about the link:
+    # - below BETWEEN_ZOOKEEPERS: a link between two servers,
+    # - in the next part of the range, which has the length TO_ZOOKEEPER: a link to clients,
+    # - in the rest of the range: None.
     drawn = rng.random()
     # `or "zookeepers"` below has no effect and is only for the type checker. The method
     # `zookeeper_server` returns None only if the experiment has no ZooKeeper servers, and the

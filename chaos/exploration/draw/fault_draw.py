@@ -85,7 +85,7 @@ class FaultDraw:
 
     @property
     def broker_ids(self) -> range:
-        """Return the ids of all brokers."""
+        """The ids of all brokers."""
         return range(self.experiment.cluster.brokers)
 
     def group(self) -> str:
@@ -95,8 +95,8 @@ class FaultDraw:
     def coordinator(self) -> str:
         """Return the coordinator of the fault's group as a target.
 
-        A group on ZooKeeper has no coordinator. If the fault's group is such a group, the method
-        draws another group. If no group of the experiment has a coordinator, it draws a broker.
+        If the fault's group is on ZooKeeper, it has no coordinator, and another group is drawn. If
+        no group of the experiment has a coordinator, a broker is drawn.
         """
         group, coordinated = self.group(), coordinated_groups(self.experiment)
         if group not in coordinated:
@@ -106,7 +106,7 @@ class FaultDraw:
         return f"coordinator-of({group})"
 
     def member(self, purpose: str = "member") -> str | None:
-        """Draw a member of the fault's group; None if this group has no members."""
+        """Draw a member of the fault's group as a target; None if this group has no members."""
         total = self.experiment.groups[self.group()].members_total
         return f"member({self.group()}, {self.rng(purpose).randrange(total)})" if total else None
 
@@ -145,8 +145,8 @@ class FaultDraw:
             # Each value of `internal` is a tuple (number of partitions, replication factor).
             sizes[TRANSACTION_STATE] = internal[TRANSACTION_STATE][0]
         offsets = internal[CONSUMER_OFFSETS][0]
-        # `sizes` has all topics but `__consumer_offsets`. If `sizes` is empty, `__consumer_offsets`
-        # is drawn in any case.
+        # `sizes` has the number of partitions of all topics but `__consumer_offsets`. If `sizes` is
+        # empty, `__consumer_offsets` is drawn in any case.
         drawn = CONSUMER_OFFSETS if rng.random() < 0.5 or not sizes else rng.choice(list(sizes))
         # `sizes` does not have `__consumer_offsets`. So for this topic, `get` returns its default
         # `offsets`, the number of partitions of `__consumer_offsets`.
@@ -232,8 +232,8 @@ class FaultDraw:
         For example, a gap of 2 to 3 ms is as likely as a gap of 4 to 7 ms, or a gap of 8 to 15 ms.
         """
         rng = self.rng(purpose)
-        # First a power of two is drawn, such as 16. Then a value is drawn from this power up to the
-        # next power, such as 16 to 31.
+        # First a power of two is drawn, such as 16 (2 to the power of `exponent`). Then a value is
+        # drawn from this power up to the next power, such as 16 to 31.
         exponent = rng.randrange(max(1, longest_ms).bit_length())
         return min(longest_ms, rng.randrange(1 << exponent, 2 << exponent))
 
@@ -246,7 +246,7 @@ class FaultDraw:
         return {"disk": "empty"} if self.chance(purpose, self.space.empty_disks) else {}
 
     def duration(self) -> str | None:
-        """Draw the duration of the fault; None if it lasts until the run heals all faults."""
+        """Draw the duration of the fault; None if only the run's end heals the fault."""
         unhealed = self.chance("unhealed", self.space.unhealed)
         return None if unhealed else length_text(self.length_ms())
 

@@ -28,7 +28,8 @@ def draw_losses(
         targets.append(f"broker({rng.randrange(experiment.cluster.brokers)})")
     if lost_roles != "a broker":
         for group_id, group in experiment.groups.items():
-            # At least one member must stay. A group that starts without members loses none.
+            # The number is below `members`, so that at least one member stays. `max` is for a group
+            # that starts without members, which loses none.
             lost_count = rng.randrange(max(1, group.members))
             targets += [
                 f"member({group_id}, {index})"

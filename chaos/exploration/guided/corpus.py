@@ -2,7 +2,7 @@
 
 A guided search mutates (changes) plans that have reached rare situations, which are called marks.
 It also mutates plans that have reached a rare pair, which is two marks in the same run. The corpus
-keeps these plans. For each seed that is to mutate a plan, it chooses one of the kept plans.
+keeps these plans. For each seed that is to mutate a plan, the corpus chooses one of the kept plans.
 
 The corpus does not store the plans themselves. It stores their lineages, which are the seeds from
 which a plan can be made again.
@@ -76,12 +76,12 @@ class Corpus:
             return
         all_reached: list[str | Pair] = [*run.marks, *combinations(run.marks, 2)]
         for reached in all_reached:
+            # If the mark or pair has PLANS_EACH plans already, the new plan replaces the largest of
+            # these plans, provided that the new plan is smaller.
             plans = self._plans.setdefault(reached, [])
             if len(plans) < PLANS_EACH:
                 plans.append(run)
             elif run.faults < (largest := max(plans, key=_size)).faults:
-                # The mark or pair has PLANS_EACH plans already. The new plan is smaller than the
-                # largest of these plans, and replaces it.
                 plans[plans.index(largest)] = run
 
     def rare(self) -> tuple[list[str], list[Pair]]:

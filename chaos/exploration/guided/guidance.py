@@ -1,10 +1,10 @@
 """Guidance: decides which seeds of a search mutate (change) an earlier plan of faults.
 
-It also chooses this earlier plan, which is called the parent. A parent must have reached something
-rare, so the choice of parents depends on the results of earlier runs. But the choice must not
-depend on the speed of workers, because then a search could not be repeated. So seeds are divided
-into blocks of 100, and the parents for a block are chosen only after whole earlier blocks are
-finished.
+The Guidance also chooses this earlier plan, which is called the parent. A parent must have reached
+something rare, so the choice of parents depends on the results of earlier runs. But the choice must
+not depend on the speed of workers, because then a search could not be repeated. So seeds are
+divided into blocks of 100, and the parents for a block are chosen only after whole earlier blocks
+are finished.
 
 The parents for block N are chosen from the blocks up to N - 2. So some workers can begin block N
 while other workers still play block N - 1.
@@ -46,7 +46,9 @@ class Guidance:
         self._corpus = Corpus()
         self._blocks_in_corpus = 0  # number of blocks whose runs are in the corpus
         self._blocks_chosen = 0  # number of blocks whose lineages were chosen
-        self._lineages: dict[int, Lineage] = {}  # has only the seeds that mutate a plan
+        # The lineage of each seed that mutates a plan: the seeds that together define its plan,
+        # which are the lineage of its parent and the seed itself.
+        self._lineages: dict[int, Lineage] = {}
 
     def take(self, record: ExplorationRecord) -> None:
         """Add played runs, in any order."""

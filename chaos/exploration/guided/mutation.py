@@ -72,6 +72,7 @@ class _Step:
 
     def gap_ms(self, longest_ms: int) -> int:
         """Draw a gap from 1 ms to `longest_ms`; in half of the draws it is negative (earlier)."""
+        # A gap does not depend on the time of the FaultDraw, so any time will do.
         gap_ms = self.fault_draw(0).gap_ms("mutation", longest_ms)
         return gap_ms if self.rng.random() < 0.5 else -gap_ms
 
@@ -96,8 +97,8 @@ def mutate(space: Space, parent: Genome, seed: int) -> Genome:
                 space=space,
                 experiment=experiment_of(space, genome, seed),
                 seed=seed,
-                # Each attempt has ten numbers of its own (twice the length of STEPS), which is
-                # enough for at most five steps.
+                # Each attempt has ten numbers of its own (twice the length of STEPS), and it has at
+                # most five steps (the greatest number in STEPS). So no number occurs twice.
                 number=attempt * len(STEPS) * 2 + number,
                 rng=rng,
             )

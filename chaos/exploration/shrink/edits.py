@@ -176,7 +176,7 @@ def without_dangling_references(experiment: Experiment) -> Experiment:
         producers=producers,
         offsets_log=tuple(log for log in experiment.offsets_log if log.group in groups),
     )
-    # The faults come last, because the smaller experiment is needed to see which targets exist.
+    # The faults come last, because their targets are looked for in the smaller experiment.
     return replace(smaller, faults=tuple(_present(smaller.faults, smaller)))
 
 

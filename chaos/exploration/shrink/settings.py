@@ -44,7 +44,8 @@ NEVER = frozenset(
     }
 )
 """Settings that are never reset to their defaults."""
-# The structs whose fields are settings: in the first line of Kafka, in the second line of coordlab.
+
+# The structs whose fields are settings. The first line has Kafka's, the second line coordlab's.
 _WITH_SETTINGS = (
     *(Guards, JavaSwitches, BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig),
     *(LinkModel, CostModel, StorageModel, GroupDefinition, RunDefinition),

@@ -201,8 +201,8 @@ class Shrinker:
         except KeyboardInterrupt:
             end = ShrinkEnd.INTERRUPTED
         # If the shrinking was cut short, perhaps the best schedule has failed only with a shorter
-        # liveness timeout. After a regular end this call changes nothing, because the last pass has
-        # confirmed the best schedule.
+        # liveness timeout. After a regular end the next call does not change the best schedule,
+        # because the last pass has confirmed it.
         self._return_to_confirmed(may_run=end is not ShrinkEnd.INTERRUPTED)
 
         return Shrunk(
@@ -317,7 +317,8 @@ class Shrinker:
         timeout, but before the full timeout. This is no violation. The shrinking then continues
         from the last confirmed schedule, with a longer timeout.
         """
-        if self._best == self._confirmed[0]:
+        confirmed_experiment, _, _ = self._confirmed
+        if self._best == confirmed_experiment:
             return
         if self._waits:
             finding = self._judge(self._best, self._seed, full_timeout=True)
@@ -330,7 +331,8 @@ class Shrinker:
 
     def _return_to_confirmed(self, *, may_run: bool) -> None:
         """Return to the last confirmed schedule, unless one more run confirms the best schedule."""
-        if self._waits and may_run and self._best != self._confirmed[0]:
+        confirmed_experiment, _, _ = self._confirmed
+        if self._waits and may_run and self._best != confirmed_experiment:
             # `_judge` would raise _Enough here, because the time or the runs are used up.
             finding = self._finding_of(self._best, self._seed, full_timeout=True)
             if finding is not None:

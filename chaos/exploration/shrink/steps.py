@@ -58,8 +58,8 @@ def fewer(
                 needed, current, left_out = remaining, candidate, True
             else:
                 start += size
-        # The last size (`at_once`) is repeated until no more item is left out. It may be that an
-        # item was needed only together with another item, which has been left out after it.
+        # The last size (`at_once`) is repeated until no more item is left out. For example, an
+        # item may have been needed only as long as a later item was there, which is now left out.
         if not (size == at_once and left_out):
             size //= 2
     return current
