@@ -86,8 +86,9 @@ class Actions:
         self._group_ids = tuple(group_ids)
         self._offsets_partitions = offsets_partitions
         self._coordinators = dict.fromkeys(map(self._partition_of, group_ids), first)
-        """The coordinator of each offsets partition. It stays here if the broker dies."""
+        """The coordinator of each offsets partition, even if this broker is dead."""
         self._killed: int | None = None
+        """The broker that an action `kill_broker` has killed last."""
 
     async def carry_out(self, step: ActionStep) -> None:
         """Carry out a step; return when it has taken effect. Raises: NotCarriedOut."""

@@ -110,11 +110,13 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_list(dumper: _Dumper, value: list[Any]) -> yaml.Node:
-    flow = all(map(_is_scalar, value))
+    """Return the node of a list. In the tags, YAML's names of types are `seq`, `map` and `str`."""
+    flow = all(map(_is_scalar, value))  # True: the list is written on one line, as [1, 2]
     return dumper.represent_sequence("tag:yaml.org,2002:seq", value, flow_style=flow)
 
 
 def _represent_mapping(dumper: _Dumper, value: dict[str, Any]) -> yaml.Node:
+    """Return the node of a mapping, with each key on a line of its own."""
     return dumper.represent_mapping("tag:yaml.org,2002:map", value.items(), flow_style=False)
 
 
@@ -129,6 +131,7 @@ def _represent_text(dumper: _Dumper, value: str) -> yaml.Node:
 
 
 def _represent_folded(dumper: _Dumper, value: _Folded) -> yaml.Node:
+    """Return the node of a folded text, which has the style `>`."""
     return dumper.represent_scalar("tag:yaml.org,2002:str", str(value), style=">")
 
 

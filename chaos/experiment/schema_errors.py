@@ -200,6 +200,7 @@ def _check_keys(
         return
     if others is not False:  # a mapping such as `topics`
         for key, value in mapping.items():
+            # `descend` yields the errors of a part of the document by another schema.
             yield from validator.descend(value, others, path=key)
         return
     # The errors below do not say to which mapping they belong. jsonschema adds this: it sets the
@@ -237,6 +238,7 @@ def _check_choices(
     """
     from jsonschema import ValidationError  # noqa: PLC0415 - it is slow
 
+    # `evolve` returns a validator of the same kind for another schema.
     if any(validator.evolve(schema=choice).is_valid(value) for choice in choices):
         return
     attempts = [choice for choice in choices if choice != _NULL]

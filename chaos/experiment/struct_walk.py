@@ -202,7 +202,7 @@ def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | P
                 if kind != dict[str, Any]:
                     return _lost(walked, rest, named)
                 step = rest.partition(".")[0]
-            kind = get_args(kind)[1]
+            _, kind = get_args(kind)  # X of dict[str, X]
             item = named.get(step)
         elif get_origin(kind) is tuple:  # the step is an index
             listed = children if isinstance(children, list) else []
@@ -212,7 +212,7 @@ def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | P
             if index is None or int(index[1] or index[2]) >= len(listed):
                 return _no_such_place(walked, rest, len(listed))
             place = int(index[1] or index[2])
-            kind = get_args(kind)[0]
+            kind = get_args(kind)[0]  # X of tuple[X, ...]
             item = listed[place]
             rest = rest[index.end() :].removeprefix(".")
             steps.append(place)
@@ -238,7 +238,8 @@ def _named_places(
         yield prefix, [field.key for field in fields_of(kind)]
         inner = [(field.key, field.annotation) for field in fields_of(kind)]
     elif get_origin(kind) is dict:
-        inner = [(name, get_args(kind)[1]) for name in children]
+        _, value_type = get_args(kind)
+        inner = [(name, value_type) for name in children]
     for name, annotation in inner:
         path = f"{prefix}.{name}" if prefix else name
         yield from _named_places(path, children.get(name), annotation)

@@ -46,6 +46,7 @@ def limited_cpu(limit_s: float = CPU_LIMIT_S) -> Iterator[None]:
     def raise_limit(_signal: int, _frame: FrameType | None) -> None:
         raise RunNeverEnds(f"it has not ended after {limit_s:g} s of CPU")
 
+    # The timer ITIMER_PROF counts the CPU time of the process, and sends SIGPROF when it ends.
     before = signal.signal(signal.SIGPROF, raise_limit)
     signal.setitimer(signal.ITIMER_PROF, limit_s, _REPEAT_S)
     try:

@@ -105,7 +105,7 @@ class SearchProgress:
 class Search:
     """One search for findings. It may continue an earlier search.
 
-    Seeds that are already counted in `tally` are not played for the first time again.
+    A seed that `tally` has counted already is played once more only for a recheck.
     """
 
     def __init__(
@@ -283,6 +283,7 @@ class Search:
         )
 
     def _items(self, seeds: tuple[int, ...]) -> Items:
+        """Return what a worker gets for each seed: the seed itself, or its lineage."""
         return tuple(self._guidance.item(seed) for seed in seeds)
 
     def _next_batch(self) -> tuple[int, ...]:
@@ -310,6 +311,7 @@ class Search:
         return tuple(seeds)
 
     def _batch_size(self) -> int:
+        """Return the number of seeds that a worker plays in about BATCH_S, unless it is given."""
         if self._limits.batch is not None:
             return self._limits.batch
         played = self._tally.runs + self._tally.rechecked

@@ -159,7 +159,7 @@ class ExplorationStore:
         if not self._batches.exists():
             return
         with self._batches.open("rb") as file:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(file, 1):  # lines count from 1 in the message
                 if not line.endswith(b"\n"):
                     return  # an incomplete line: the process died while it wrote the line
                 try:

@@ -141,6 +141,7 @@ class MachineLoss(_MachineFault):
         """
         on_machine = _on_machine(aim)
         machine = DeadMachine(index=_index(aim), nodes=on_machine)
+        # The machine is noted first, so that `heal` finds it even if a later step fails.
         tools.dead_machines[planned.fault_id] = machine
         status = await tools.runtime.status()
         others = tuple(name for name in status.nodes if name not in on_machine)

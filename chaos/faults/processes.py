@@ -48,7 +48,7 @@ class DiskArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ProcessFault(FaultKind):
-    """A fault of one process; healing starts or resumes the process."""
+    """A fault of one process; its Aim has one node. Healing starts or resumes the process."""
 
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
         """Return the node that has the target's role, if it is up."""

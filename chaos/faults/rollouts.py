@@ -171,12 +171,15 @@ class RolloutFault(_Gradual):
         """Report a rollout that can replace no member, or that has no places for its surge."""
         args = msgspec.convert(fault.args, RolloutArgs)
         for name, length in (("start_up", args.start_up), ("ready_after", args.ready_after)):
-            if isinstance(length, tuple) and microseconds(length[0]) > microseconds(length[1]):
+            if isinstance(length, str):
+                continue  # a single duration, not a range
+            shortest, longest = length
+            if microseconds(shortest) > microseconds(longest):
                 yield problem(
                     f"args.{name}",
                     "the first is longer than the second",
                     expected="the shortest and the longest",
-                    found=f"`{length[0]}, {length[1]}`",
+                    found=f"`{shortest}, {longest}`",
                 )
 
         definition = _group_of(fault, experiment)
@@ -335,8 +338,11 @@ def _group_of(fault: FaultDefinition, experiment: Experiment) -> GroupDefinition
 
     The check of targets reports a missing group.
     """
-    split = split_target(fault.target or "")
-    return None if split is None else experiment.groups.get(split[1])
+    parts = split_target(fault.target or "")
+    if parts is None:
+        return None
+    _, group_id = parts
+    return experiment.groups.get(group_id)
 
 
 def _extra_places(aim: Aim) -> frozenset[NodeName]:

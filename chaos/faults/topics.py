@@ -219,6 +219,7 @@ def _clients(topic: str, experiment: Experiment) -> Iterator[Problem]:
 
 
 def _used(topic: str, why: str) -> Problem:
+    """Return the problem of a topic that a client uses. `why` names the client."""
     return problem(
         "args.topic",
         f"{why}, and would wait for it in vain",

@@ -49,7 +49,8 @@ def run_command_line(
 ) -> str:
     """Return the command that repeats the run, without options that have their default values.
 
-    In virtual time the repeated run has exactly the same trace.
+    `experiment` is the name or the path of the experiment file. In virtual time the repeated run
+    has exactly the same trace.
     """
     words = ["python", "-m", "coordlab", "run", experiment, "--runtime", runtime]
     words += ["--seed", str(seed)]

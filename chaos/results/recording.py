@@ -55,6 +55,7 @@ class RunDisk:
         """Allocate the reserve, a file of RESERVE_BYTES. Raises: OSError if there is no room."""
         file = os.open(self._reserve, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
+            # This takes the space on the disk. A file that is only made longer would take none.
             os.posix_fallocate(file, 0, RESERVE_BYTES)
         finally:
             os.close(file)

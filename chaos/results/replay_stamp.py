@@ -23,7 +23,7 @@ NODE_PACKAGES = ("protocol", "partition_log", "coordinator", "cluster", "results
 
 They have the code of the simulated nodes, and the code that runs an experiment on them.
 """
-_DIGEST_BYTES = 8
+_DIGEST_BYTES = 8  # 16 hexadecimal digits
 
 # The pattern ends with `(?!\n)$`. In Python `$` alone would also match before a line break at the
 # end of the text. A text without digits is allowed, because the default of `schedule` is "".
@@ -78,6 +78,7 @@ def code_version() -> str:
         for name in names:
             # A checkout on Windows may have other line breaks. The digest must not depend on them.
             text = (folder / name).read_bytes().replace(b"\r\n", b"\n")
+            # With names and lengths, two sets of files cannot give the same sequence of bytes.
             digest.update(f"{package}/{name} {len(text)}\n".encode())
             digest.update(text)
     return digest.hexdigest()

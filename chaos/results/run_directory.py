@@ -278,6 +278,7 @@ def create_run_directory(
 
 def _cannot_begin(path: Path, error: OSError) -> NotARun:
     """Return the error of a run whose directory could not be written, and was removed."""
+    # `>> 20` turns bytes into MB.
     return NotARun(
         f"no run can begin: {path} cannot be written: {error.strerror or error}; it needs "
         f"{RESERVE_BYTES >> 20} MB at least, and nothing was kept"

@@ -187,12 +187,11 @@ def missing_on_zookeeper(
     So the group counts as stable if each member says that it is stable, and if every partition is
     read by exactly one member. The arguments have the same meaning as in `missing_groups`.
     """
-    missing = [
-        f"{zookeeper_name(server_id)} does not serve"
-        for server_id in zookeeper_ids(experiment)
-        if (server := status.zookeepers.get(zookeeper_name(server_id))) is None
-        or not server.is_serving
-    ]
+    missing = []
+    for server_id in zookeeper_ids(experiment):
+        server = status.zookeepers.get(zookeeper_name(server_id))
+        if server is None or not server.is_serving:
+            missing.append(f"{zookeeper_name(server_id)} does not serve")
     for group_id, group in zookeeper_groups(experiment).items():
         names = _expected(group_id, members[group_id], lost, joined)
         readers: dict[TopicPartition, int] = {}  # partition -> number of members that read it

@@ -77,6 +77,8 @@ class FaultInjector:
 
     def aim(self, planned: PlannedFault, status: ClusterStatus) -> Aim | Miss:
         """Return the nodes that the fault would hit in `status`, or a Miss. Change nothing."""
+        # `stream` makes a random generator of its own for these words. So the draws for one fault
+        # do not depend on the draws for others.
         situation = Situation(
             experiment=self._experiment,
             status=status,

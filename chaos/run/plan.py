@@ -100,6 +100,8 @@ def ends_of(ends: OneOrMany | None) -> tuple[str, ...]:
 
 def arrivals_of(experiment: Experiment) -> tuple[Arrival, ...]:
     """Return the starts of all late members, in the file's order."""
+    # `settings_of_members` returns (settings, time of the start) for each member. The time is None
+    # for members that start with the cluster.
     return tuple(
         Arrival(at_us=at_us, node=consumer_name(group_id, index))
         for group_id, group in experiment.groups.items()

@@ -65,7 +65,7 @@ class ControlServer:
     def __init__(self, handle: Callable[[Request], Answer], *, token: str) -> None:
         """Listen. Raises: OSError."""
         self._server = _Server(handle, token)
-        self.port: int = self._server.server_address[1]
+        self.port: int = self._server.server_address[1]  # the address is (host, port)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_CLOSE_POLL_S,), name="control", daemon=True
         )

@@ -173,28 +173,28 @@ def _enter(root: Item, flags: Flags) -> list[Problem]:
     topics = _mapping(root, "topics")
 
     for text in flags.topics:
-        parts = text.split(":")
-        numbers = _numbers(parts[1:])
+        topic, *words = text.split(":")
+        numbers = _numbers(words)
         # A topic needs a name. At most two numbers may follow.
-        if not parts[0] or numbers is None or len(numbers) > 2:
+        if not topic or numbers is None or len(numbers) > 2:
             problems.append(_wrong("--topic", text, "`NAME[:PARTITIONS[:REPLICATION]]`"))
             continue
         partitions = numbers[0] if numbers else DEFAULT_PARTITIONS
         factor = numbers[1] if len(numbers) > 1 else replicas
-        _put_topic(topics, parts[0], partitions, factor)
+        _put_topic(topics, topic, partitions, factor)
 
     for text in flags.groups:
-        parts = text.split(":")
-        numbers = _numbers(parts[2:])
-        names = parts[1].split(",") if len(parts) > 1 else []
+        group_id, *words = text.split(":")
+        names = words[0].split(",") if words else []
+        numbers = _numbers(words[1:])
         # A group needs a name and at least one topic. No topic's name may be empty. At most one
         # number follows.
-        if not parts[0] or not all(names) or not names or numbers is None or len(numbers) > 1:
+        if not group_id or not all(names) or not names or numbers is None or len(numbers) > 1:
             problems.append(_wrong("--group", text, "`NAME:TOPIC[,TOPIC][:MEMBERS]`"))
             continue
         _put_missing(topics, names, replicas)
         members = numbers[0] if numbers else DEFAULT_MEMBERS
-        _put(_mapping(root, "groups"), parts[0], {"members": members, "topics": names})
+        _put(_mapping(root, "groups"), group_id, {"members": members, "topics": names})
 
     for text in flags.producers:
         topic, colon, rate = text.partition(":")

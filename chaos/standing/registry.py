@@ -170,7 +170,8 @@ def find_cluster(runs: Path, name: str | None) -> tuple[StandingCluster, tuple[D
         if cluster.name == wanted or (name is None and len(up) == 1):
             return cluster, died
     if name is not None:
-        known = f"; {names} {'is' if len(up) == 1 else 'are'} up" if up else "; none is up"
+        verb = "is" if len(up) == 1 else "are"
+        known = f"; {names} {verb} up" if up else "; none is up"
         raise NoCluster(f"{words}no cluster `{name}` is up in {runs}{known}", none_is_up=not up)
     if up:
         raise NoCluster(f"{words}{names} are up in {runs}: name one")

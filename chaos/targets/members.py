@@ -96,14 +96,15 @@ class LeaderMemberOf(TargetKind):
         ]
         if not leaders:
             return Miss(reason=f"group {argument} has no leader at its coordinator")
+        leader_id = leaders[0]
         for name, member in status.members.items():
-            if member.group_id == argument and member.member_id == leaders[0]:
+            if member.group_id == argument and member.member_id == leader_id:
                 return Hit(
                     nodes=(name,),
                     because=f"leads group {argument}",
                     detail={"member_id": member.member_id, "generation": member.generation},
                 )
-        return Miss(reason=f"no member that answers is {leaders[0]}, the leader of {argument}")
+        return Miss(reason=f"no member that answers is {leader_id}, the leader of {argument}")
 
 
 class Members(TargetKind):

@@ -124,11 +124,11 @@ def resolve_target(target: str, situation: Situation) -> Hit | Miss:
 
     Raises: ValueError if `target` is no target, or if its role is unknown.
     """
-    parts = split_target(target)
-    kind = None if parts is None else TARGET_KINDS.get(parts[0])
-    if parts is None or kind is None:
+    role, argument = split_target(target) or ("", "")  # no role is ""
+    kind = TARGET_KINDS.get(role)
+    if kind is None:
         raise ValueError(f"not a target: {target!r}")
-    return kind.resolve(parts[1], situation)
+    return kind.resolve(argument, situation)
 
 
 # MachineOf is added last. Its argument is a target, so it needs the two functions above.

@@ -146,6 +146,7 @@ def draw_faults(
 
 def draw_one(draw: FaultDraw, weights: dict[str, int]) -> tuple[FaultDefinition, ...]:
     """Draw a kind of fault or a pattern by the weights of their names; return its faults."""
+    # `choices` returns a list, here with one name.
     name = draw.rng("kind").choices(list(weights), list(weights.values()))[0]
     if name in PATTERNS:
         return PATTERNS[name].draw(draw)

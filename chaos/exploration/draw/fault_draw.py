@@ -158,6 +158,7 @@ class FaultDraw:
         fitting = [role for role in roles if role in known]
         if not fitting:
             return None
+        # `choices` returns a list, here with one role.
         weights = [_ROLES[role] for role in fitting]
         return known[self.rng(purpose).choices(fitting, weights)[0]]
 

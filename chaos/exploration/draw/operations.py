@@ -76,6 +76,7 @@ def deploy_in_failover(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     if operation is None:
         return ()
     kind = draw.rng("failover").choice(("crash", "controlled_shutdown", "leadership_move"))
+    # The fault of the coordinator begins at most 10 s after the rollout.
     failover = draw.fault(
         kind,
         draw.coordinator(),
@@ -88,6 +89,7 @@ def deploy_in_failover(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
 def _scale(draw: FaultDraw) -> dict[str, Any]:
     """Draw the arguments of a scaling, under the names of an experiment file."""
     rng = draw.rng("scale")
+    # The largest size of the group: its members, late members and spare members together.
     places = draw.experiment.groups[draw.group()].places_total
     args: dict[str, Any] = {"to": rng.randint(0, places)}
     if rng.random() < 0.5:

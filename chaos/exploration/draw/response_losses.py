@@ -37,12 +37,14 @@ _OF_MEMBERS: tuple[_Response, ...] = (
     (Api.HEARTBEAT, ()),
     (Api.OFFSET_FETCH, ()),
 )
+# Responses to the members of a transactional group.
 _OF_TRANSACTIONS: tuple[_Response, ...] = (
     (Api.INIT_PRODUCER_ID, ()),
     (Api.ADD_OFFSETS_TO_TXN, ()),
     (Api.TXN_OFFSET_COMMIT, ()),
     (Api.END_TXN, ()),
 )
+# Responses of the controller to brokers.
 _OF_THE_CONTROLLER: tuple[_Response, ...] = (
     (Api.ALTER_PARTITION, ()),
     (Api.ALTER_PARTITION, ()),
@@ -50,6 +52,7 @@ _OF_THE_CONTROLLER: tuple[_Response, ...] = (
     (Api.BROKER_REGISTRATION, ()),
     (Api.ALLOCATE_PRODUCER_IDS, ()),
 )
+# Responses of brokers to other brokers.
 _OF_BROKERS: tuple[_Response, ...] = ((Api.FETCH, ()), (Api.WRITE_TXN_MARKERS, ()))
 _COUNTS = (1, 1, 1, 2, 5)
 """Numbers of responses that one fault loses."""
@@ -72,6 +75,7 @@ def draw_response_loss(draw: FaultDraw) -> FaultDefinition:
     if between == "brokers":
         return _loss(draw, rng.choice(_OF_BROKERS), "brokers", "brokers")
     group = draw.group()
+    # For a transactional group, half of the draws lose a response of a transaction.
     if draw.experiment.groups[group].transactional and rng.random() < 0.5:
         return _loss(draw, rng.choice(_OF_TRANSACTIONS), "brokers", f"members({group})")
     return _loss(draw, rng.choice(_OF_MEMBERS), draw.coordinator(), f"members({group})")

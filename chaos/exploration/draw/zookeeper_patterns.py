@@ -4,10 +4,10 @@ In a group on ZooKeeper each member computes its own share of the partitions. Th
 ZooKeeper servers) keeps a session for each member. The session ends if the member is silent for the
 session timeout.
 
-A pattern draws several faults together (see `patterns`). If the experiment has no group on
-ZooKeeper, a pattern draws no faults. Most patterns also restart a member of the group, because most
-races need a change of the group's members. A value that occurs twice in a tuple is drawn twice as
-often.
+A pattern draws several faults together (see `patterns`). Its function draws all values by the
+methods of `draw`, which `fault_draw` explains. If the experiment has no group on ZooKeeper, a
+pattern draws no faults. Most patterns also restart a member of the group, because most races need a
+change of the group's members. A value that occurs twice in a tuple is drawn twice as often.
 
 An id in parentheses, such as ZK-58, names a rule in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
@@ -110,6 +110,7 @@ def restart_on_zookeeper(draw: FaultDraw) -> Faults:
         return ()
     faults, after_ms = [], 0
     for place in range(draw.rng("restarts").choice((1, 1, 2))):
+        # The member is down for `down_ms`, and then up for at most 5 s before the next kill.
         down_ms = draw.restart_ms(f"down {place}")
         faults.append(draw.fault("crash", member, after_ms=after_ms, lasts_ms=down_ms))
         after_ms += down_ms + draw.gap_ms(f"up {place}", 5_000)

@@ -58,7 +58,7 @@ class Guidance:
                     self._finish_seed(run.seed, _view_of(run))
             case Lost():
                 for seed in record.seeds:
-                    self._finish_seed(seed, None)
+                    self._finish_seed(seed, None)  # a lost seed has no run
             case _:
                 pass  # the runs of a recheck, whose seeds were taken before
 

@@ -102,6 +102,7 @@ def mutate(space: Space, parent: Genome, seed: int) -> Genome:
                 number=attempt * len(STEPS) * 2 + number,
                 rng=rng,
             )
+            # `choices` returns a list with one drawn change, which is then called.
             genome = rng.choices(_CHANGES, _WEIGHTS)[0](step, genome)
         # The genome may be equal to its parent, if there was nothing to change, or if the changes
         # undid each other. Such a genome is no mutant.

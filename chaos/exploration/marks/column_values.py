@@ -132,7 +132,7 @@ def _is_lost(api: Api, error: ErrorCode) -> Condition:
     return condition
 
 
-# `add(...)` returns a decorator. It is called here with a condition, and so adds the mark.
+# `add(...)` returns a decorator. The decorator is called with a condition, and so adds the mark.
 for _api, _error in _LOST_RESPONSES:
     _suffix = "" if _error is ErrorCode.NONE else f"_{_error.name}"
     _error_text = "a success" if _error is ErrorCode.NONE else _error.name

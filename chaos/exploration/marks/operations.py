@@ -6,10 +6,11 @@ faults. Most searches have no operations, because the list of faults of these se
 
 A mark is a rare situation of a run. Each function below is the condition of one mark. The function
 gets a row of the trace, and the state of the cluster before this row (`seen`). `seen.operations`
-has the operations that go on. The module `coordinators` explains the form of these functions.
+has the operations that go on, and `seen.is_operated_on(group)` is True while one of them is about
+this group. The module `coordinators` explains the form of these functions.
 
-`row.peer` is the node that died or was paused, in a row of the driver. The driver is the process
-that injects faults.
+The driver is the process that injects faults. In rows that the driver has written, `row.peer` is
+the node that died or was paused.
 """
 
 from chaos.exploration.marks.base import MarkList
@@ -79,6 +80,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     # The driver writes NODE_KILLED, with the killed node in `peer`. But NODE_STOPPED is written by
     # the node that stops, and has no `peer`.
     node = row.peer or row.node
+    # JOINING has the states of a consumer between its JoinGroup and its assignment.
     return bool(seen.operations) and seen.presence.state(node) in JOINING
 
 

@@ -1,8 +1,8 @@
 """State of the ZooKeeper servers and their consumers, as the rows of a trace have shown it so far.
 
 This state is a part of SeenCluster. The coverage marks (rare situations of a run) in the module
-`zookeeper` use it. The text of this module also explains what a view and an attempt of a consumer
-are.
+`zookeeper` use the state. The docstring of `zookeeper` also explains what a view and an attempt of
+a consumer are.
 """
 
 from collections.abc import Callable
@@ -89,7 +89,7 @@ class SeenZooKeeper:
 
     def _update_server(self, row: TraceRow) -> None:
         state = detail_of(row)["state"]
-        self.states[row.node] = state != "LOOKING"
+        self.states[row.node] = state != "LOOKING"  # a server without a leader serves no client
         if state == "LEADING":
             self.led_epoch = max(self.led_epoch or 0, row.leader_epoch or 0)
 

@@ -191,6 +191,7 @@ def _group_of(group: GroupDefinition, experiment: Experiment) -> GroupDefinition
         config=replace(
             group.config, bootstrap_servers=_servers(group.config.bootstrap_servers, brokers)
         ),
+        # Late members without a `config` of their own have the servers of the group.
         late_members=tuple(
             late
             if late.config is None

@@ -126,7 +126,10 @@ def below(time_us: int) -> tuple[int, ...]:
 def fault_field(
     index: int, field: str, written: Callable[[Any], object] = lambda it: it
 ) -> Edit[Any]:
-    """Return the edit of one field of the fault at position `index`, converted by `written`."""
+    """Return the edit of one field of the fault at position `index`.
+
+    `written` turns a value of the pass, such as 2,000,000 us, into the field's form, such as `2s`.
+    """
     return lambda now, value: with_fault(
         now, index, replace(now.faults[index], **{field: written(value)})
     )
@@ -145,7 +148,10 @@ def topic_field(name: str, field: str) -> Edit[Any]:
 def late_field(
     name: str, index: int, field: str, written: Callable[[Any], object] = lambda it: it
 ) -> Edit[Any]:
-    """Return the edit of one field of the late members at position `index` of a group."""
+    """Return the edit of one field of the late members at position `index` of a group.
+
+    `written` has the same meaning as in `fault_field`.
+    """
 
     def edit(now: Experiment, value: Any) -> Experiment:  # noqa: ANN401 - a field of any type
         group = now.groups[name]
