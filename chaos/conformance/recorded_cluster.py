@@ -2,8 +2,8 @@
 
 A transcript is a recording of a scenario with a real Kafka cluster. Its replay sends each request
 to the broker that got the request in the recording. So each group and each transactional id must
-have the same coordinator as in the recorded cluster. A recording does not name these coordinators.
-They are found out from the requests and answers.
+have the same coordinator as in the recorded cluster. A recording does not name its coordinators.
+This module finds them out from the requests and answers.
 """
 
 import msgspec
@@ -27,7 +27,7 @@ from protocol.partitioner import partition_for
 CLIENT_MACHINE = NodeName("/127.0.0.1")
 """Name of the node that stands for all clients.
 
-It is the address of the recorded clients, which Kafka shows as their host in DescribeGroups.
+The name is the address of the recorded clients, which Kafka shows as their host in DescribeGroups.
 """
 CONTROLLER_ID = 100  # the ids of brokers are smaller, they count from 0
 LOOPBACK = LinkModel(base_us=50, jitter_us=0, tail_us=0, tail_one_in=0)
@@ -169,8 +169,8 @@ def _replicas(leader: int, brokers: int) -> tuple[int, ...]:
 def first_coordinator(transcript: Transcript) -> int:
     """Return the broker that coordinates the recorded groups at the start.
 
-    A recording does not say this. It follows from the first answer of one of these kinds, before
-    the first action:
+    A recording does not name this broker. The first answer of one of these kinds, before the first
+    action, shows which broker it is:
 
     - An answer to FindCoordinator names the broker.
     - An answer to another request comes from this broker, unless it has the error NOT_COORDINATOR.

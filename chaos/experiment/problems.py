@@ -13,7 +13,7 @@ MAX_LISTED = 12
 NEAREST_LISTED = 5
 """Number of words that a message lists if there are more known words than MAX_LISTED.
 
-These are the words that are most similar to the wrong word.
+The message lists the words that are most similar to the wrong word.
 """
 
 

@@ -1,8 +1,8 @@
 """Repair of a document with a wrong shape, so that the semantic rules can judge the rest of it.
 
-A user should see all errors of a file together. For example, the file may have an error of shape
-(`members` is a word instead of a number), and an error that only a semantic rule finds (a group
-reads a topic that is not defined). But a document with a wrong value cannot be converted to
+A user should see all errors of a file together. For example, the file may have an error of shape:
+`members` is a word instead of a number. It may also have an error that only a semantic rule finds:
+a group reads a topic that is not defined. But a document with a wrong value cannot be converted to
 structs, and the rules need structs.
 
 So this module makes a copy of the document in which each wrong value is replaced by a valid value.

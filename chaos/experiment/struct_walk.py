@@ -31,7 +31,7 @@ from chaos.experiment.yaml_document import Item
 Place = tuple[str | int, ...]
 """The path to a value in an experiment, such as ("faults", 0, "args", "topic").
 
-It consists of names of fields in Python, keys of mappings, and indexes of tuples.
+A path consists of names of fields in Python, keys of mappings, and indexes of tuples.
 """
 _INDEX = re.compile(r"(?:\[([0-9]{1,6})\]|([0-9]{1,6}))(?=[.\[]|$)")
 """Index of a list at the beginning of a path, `[0]` or `0`. A further step, or nothing, follows."""

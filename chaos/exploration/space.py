@@ -172,6 +172,8 @@ def _drawn_problems(override: str, base: Item, choices: Sequence[Choice]) -> lis
     # The places to which a draw writes. Each has its name in the space file, and its steps: the
     # keys and indexes that lead to it in the document of the experiment.
     drawn: list[tuple[str, Steps]] = [(f"experiment.{key}", (key,)) for key in KEYS_SET_BY_DRAW]
+    # A choice has one or more spots (paths), and with a `*` a path leads to several places.
+    # `choice.at(0)` is the place of the choice's first option in the space file.
     drawn += [
         (choice.at(0), place)
         for choice in choices

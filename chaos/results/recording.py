@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 RESERVE_BYTES = 4 * 1024 * 1024
-"""Size of the reserve. It is enough for the end of the trace's Parquet file and the JSON files."""
+"""Size of the reserve: enough for the end of the trace's Parquet file and the JSON files."""
 _RESERVE = ".reserve"
 
 

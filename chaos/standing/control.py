@@ -135,8 +135,8 @@ class _Connection(socketserver.BaseRequestHandler):
         except (OSError, EOFError, msgspec.MsgspecError):
             return  # the other side is another program, not a command of coordlab
         # `compare_digest` takes the same time for each wrong token. So the time of an answer
-        # reveals nothing about the right token. It would accept only ASCII texts, so bytes are
-        # compared.
+        # reveals nothing about the right token. Bytes are compared, because `compare_digest`
+        # refuses texts that are not ASCII.
         if not hmac.compare_digest(envelope.token.encode(), self.server.token.encode()):
             return
         # A PresenceRequest only asks whether the cluster is alive. It is answered here, without the

@@ -222,6 +222,7 @@ def _put_missing(topics: Item, names: Sequence[str], replicas: int) -> None:
 
 
 def _put_topic(topics: Item, name: str, partitions: int, factor: int) -> None:
+    """Define a topic, also if the file defines it already. `factor` is its number of replicas."""
     _put(topics, name, {"partitions": partitions, "replication.factor": factor})
 
 
@@ -233,10 +234,12 @@ def _mapping(root: Item, key: str) -> Item:
 
 
 def _put(item: Item, key: str, value: object) -> None:
+    """Write a plain value under `key` of the mapping `item`."""
     _put_item(item, key, item_of(value))
 
 
 def _put_item(item: Item, key: str, value: Item) -> None:
+    """Write an Item under `key` of the mapping `item`."""
     # If the file has a wrong value in place of the mapping `item`, such as a number, nothing is
     # done here. The check of the document will report the wrong value.
     if isinstance(item.value, dict):

@@ -1,8 +1,7 @@
 """Makes the answer of a standing cluster to the command `status`.
 
 The answer is a StatusAnswer. It has the state of brokers, partitions and groups, the faults, and
-the violations that were found until now. It is sent to the command as JSON, and the command prints
-it.
+the violations that were found until now. The command gets the answer as JSON, and prints it.
 """
 
 from collections.abc import Sequence

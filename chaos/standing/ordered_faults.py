@@ -56,8 +56,8 @@ def with_current_topics_and_groups(experiment: Experiment, status: ClusterStatus
     """Return `experiment`, extended by the topics and groups that only the cluster has.
 
     The status of the cluster does not show which topics such a group reads. So the group gets all
-    topics. It gets no members, because the experiment starts no members for it: they are clients
-    from outside.
+    topics. The group gets no members: its members are clients from outside, which the experiment
+    does not start.
     """
     internal = {*internal_topics(experiment), CLUSTER_METADATA}
     sizes: dict[str, tuple[int, int]] = {}  # topic -> (number of partitions, number of replicas)

@@ -1,4 +1,4 @@
-"""The registry of the clusters that are up. It has a file for each cluster.
+"""The registry of the clusters that are up, with a file for each cluster.
 
 `coordlab up` starts a cluster that stays until `coordlab down`. The cluster writes the file
 `<runs>/.up/<name>.json`, which is its claim of the name. From this file other commands learn the
@@ -23,7 +23,7 @@ from chaos.standing.control import SilentCluster, Unreachable, ask_at
 from chaos.standing.messages import Answer, PresenceRequest, Request
 
 FOLDER = ".up"
-"""Name of the registry's folder. It is hidden, so that it is not taken for a run's directory."""
+"""Name of the registry's folder. The dot hides the folder from code that looks for runs."""
 DEFAULT_NAME = "lab"
 _OWNER_ONLY = 0o600  # mode of the files, so that other users cannot read the token
 _CLAIM_ATTEMPTS = 100

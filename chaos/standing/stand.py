@@ -27,7 +27,7 @@ from cluster.trace.tail import WATERMARK_LAG_US, TraceTail
 from results_schema.results import Results
 
 RuntimeFactory = Callable[[Sequence[RowObserver]], Runtime]
-"""Function that makes the runtime of a run in real time. It gets the observers of trace rows."""
+"""Function that makes the runtime of a run in real time, for given observers of trace rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +57,16 @@ def stand(
 ) -> Stood:
     """Run a cluster until a user or `duration_us` ends it; write its directory; return the results.
 
-    The plan of faults comes from the manifest of the directory. The keyword arguments have the same
-    meaning as in StandingRun. Only `on_serving` is different: it gets two arguments, the runtime
-    and the time.
+    The plan of faults comes from the manifest of the directory.
+
+    - `orders`: the source of the requests of commands.
+    - `identity`: a StatusAnswer with the fields that are the same in every answer of this run, such
+      as its name and directory.
+    - `duration_us`: the time for which the run accepts orders; None if only a user ends the run.
+    - `on_serving`: called once, as soon as the brokers serve, with the runtime and the time on the
+      run's clock.
+    - `while_serving`: a context manager. It is entered as soon as the brokers serve, and left when
+      the healing begins.
 
     Raises: NotRecorded if a file of the directory could not be written. Before this is raised, the
     cluster is healed and stopped.

@@ -41,7 +41,7 @@ BATCHES = 0.3
 STARTED = 0.3
 """Share of rollouts that do not wait until a successor has joined the group.
 
-Such a rollout goes on as soon as the successor has started.
+A rollout of this share goes on as soon as a successor has started.
 """
 PARTIAL = 0.2
 """Share of rollouts that replace only the members from some index on.
@@ -53,8 +53,8 @@ BROKEN = 0.15
 _DEADLINES_MS = (3_000, 10_000)
 """Deadlines of a rollout whose new version does not start.
 
-Such a rollout fails if it makes no progress for the time of its deadline. The deadlines are short,
-so that the rollout fails within the run.
+The rollout fails if it makes no progress for the time of its deadline. The deadlines are short, so
+that the rollout fails within the run.
 """
 
 

@@ -61,7 +61,8 @@ _LEAST_MS = 2_000
 _REBALANCE_MS = 10_000
 """Shortest duration of a loss in a rebalance.
 
-It is longer than _LEAST_MS, because the requests of one rebalance are sent some seconds apart.
+This time is longer than _LEAST_MS, because the requests of one rebalance are sent some seconds
+apart.
 """
 
 

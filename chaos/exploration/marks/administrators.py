@@ -1,8 +1,8 @@
 """Coverage marks of administrators' orders about groups, and their consequences.
 
-A mark is a rare situation of a run. Each function below is the condition of one mark. It gets a row
-of the trace, and the state of the cluster before this row (`seen`). The module `coordinators`
-explains the form of these functions.
+A mark is a rare situation of a run. Each function below is the condition of one mark. The function
+gets a row of the trace, and the state of the cluster before this row (`seen`). The module
+`coordinators` explains the form of these functions.
 """
 
 from chaos.checkers.evidence.commit_registers import GIVEN_UP_BY_THE_CLIENT

@@ -86,6 +86,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.LEADER_ELECTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # `in_flight` has the appends without a result, by (node, partition).
     before = seen.election(row.partition)
     return before is not None and bool(seen.in_flight.get((before.peer or "", row.partition or "")))
 
@@ -176,6 +177,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.LOAD_IGNORED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # `served_since` returns the row of the load since which the broker serves the partition.
     load = seen.coordinators.served_since(row.node, row.partition or "")
     return (
         row.cause == IgnoredCause.ALREADY_LOADED
@@ -301,6 +303,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.APPEND_STARTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # `is_deposed` is True if the broker led in this leader epoch, and was replaced since.
     newest = seen.election(row.partition)
     return (
         newest is not None

@@ -1,8 +1,8 @@
 """Coverage marks of members: missed rebalances, errors after a pause, two owners.
 
-A mark is a rare situation of a run. Each function below is the condition of one mark. It gets a row
-of the trace, and the state of the cluster before this row (`seen`). The module `coordinators`
-explains the form of these functions.
+A mark is a rare situation of a run. Each function below is the condition of one mark. The function
+gets a row of the trace, and the state of the cluster before this row (`seen`). The module
+`coordinators` explains the form of these functions.
 
 Some rows name a member by its member id, others by its node, which is the process, such as
 `consumer-orders-1`. `seen.nodes` has the node of each member id. In rows NODE_KILLED and

@@ -37,7 +37,7 @@ DECIDED = ("PrepareCommit", "PrepareAbort")
 A marker is the record that ends a transaction in a partition.
 """
 _OPERATIONS = ("rollout", "scale")
-"""Faults that replace, add or remove members of a group. They go on after their injection."""
+"""Faults that replace, add or remove members of a group, and go on after their injection."""
 _CREATION = "create_topic"
 """Fault in which an administrator creates a topic."""
 MAX_KEPT_APPENDS = 256
@@ -377,8 +377,9 @@ class SeenCluster:
 
     def _commit_stored(self, row: TraceRow) -> None:
         if self.indefinite and row.offset is not None:
-            # If a commit with an unknown outcome has the same offset as this commit, which was
-            # stored, a later fetch of the offset no longer shows that the other commit was stored.
+            # A commit with an unknown outcome may have the same offset as this commit, which was
+            # stored. A later fetch of this offset then no longer shows that the other commit was
+            # stored.
             self.indefinite.pop((row.group or "", row.partition or "", row.offset), None)
 
     # -- transactions -------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Coverage marks of brokers, logs and controllers: fenced brokers, truncated logs, lost leaders.
 
-A mark is a rare situation of a run. Each function below is the condition of one mark. It gets a row
-of the trace, and the state of the cluster before this row (`seen`). The module `coordinators`
-explains the form of these functions.
+A mark is a rare situation of a run. Each function below is the condition of one mark. The function
+gets a row of the trace, and the state of the cluster before this row (`seen`). The module
+`coordinators` explains the form of these functions.
 
 Many conditions use the columns `peer` and `offset`, whose meaning depends on the kind of row:
 

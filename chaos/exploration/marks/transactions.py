@@ -1,8 +1,8 @@
 """Coverage marks of transactions: the coordinators that end them, and their waiting offsets.
 
-A mark is a rare situation of a run. Each function below is the condition of one mark. It gets a row
-of the trace, and the state of the cluster before this row (`seen`). The module `coordinators`
-explains the form of these functions.
+A mark is a rare situation of a run. Each function below is the condition of one mark. The function
+gets a row of the trace, and the state of the cluster before this row (`seen`). The module
+`coordinators` explains the form of these functions.
 
 Two coordinators take part in a transaction with offsets:
 

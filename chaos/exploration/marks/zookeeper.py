@@ -2,10 +2,10 @@
 
 An id in parentheses, such as ZK-37, names a rule in this document.
 
-A mark is a rare situation of a run. Each function below is the condition of one mark. It gets a row
-of the trace, and the state of the cluster before this row (`seen`). The module `coordinators`
-explains the form of these functions. `seen.on_zookeeper` has the state that only the marks of this
-module need.
+A mark is a rare situation of a run. Each function below is the condition of one mark. The function
+gets a row of the trace, and the state of the cluster before this row (`seen`). The module
+`coordinators` explains the form of these functions. `seen.on_zookeeper` has the state that only the
+marks of this module need.
 
 Consumers on ZooKeeper have no coordinator. Each consumer rebalances for itself, in one or more
 attempts. In an attempt, the consumer reads the members of its group from ZooKeeper (its view), and

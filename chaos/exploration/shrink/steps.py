@@ -22,7 +22,7 @@ T = TypeVar("T")
 Steps = Generator[Experiment, bool, None]
 """Generator of a pass. It yields candidates, and gets True for each candidate that still fails."""
 Reduction = Generator[Experiment, bool, Experiment]
-"""Generator of a building block. It does the same, and returns the smallest failing experiment."""
+"""Generator of a building block: like Steps, and returns the smallest experiment that fails."""
 Edit = Callable[[Experiment, T], Experiment]
 """Function that returns the experiment with another value at one place, such as a duration."""
 
