@@ -57,7 +57,7 @@ def cluster_of(transcript: Transcript) -> ClusterSpec:
     }
     coordinator = first_coordinator(transcript)
 
-    offsets = TopicSpec(
+    offsets_topic = TopicSpec(
         name=CONSUMER_OFFSETS,
         partitions=count,
         replication_factor=transcript.brokers,
@@ -71,12 +71,12 @@ def cluster_of(transcript: Transcript) -> ClusterSpec:
             for partition in range(count)
         ),
     )
-    data = tuple(
+    data_topics = tuple(
         TopicSpec(name=name, partitions=topic.partitions, replication_factor=transcript.brokers)
         for name, topic in transcript.topics.items()
     )
     return ClusterSpec(
-        topics=(offsets, *_transaction_state(transcript, config), *data),
+        topics=(offsets_topic, *_transaction_state(transcript, config), *data_topics),
         controllers=(ControllerSpec(node_id=CONTROLLER_ID),),
         brokers=tuple(BrokerSpec(broker_id=broker_id) for broker_id in brokers),
         # Only the name of this producer has an effect. The ClientMachine in its place sends the

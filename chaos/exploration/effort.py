@@ -29,7 +29,7 @@ UNUSED = "generations_unused"
 
 
 class Effort:
-    """Counts the costly events of one run. It gets every row of the run's trace."""
+    """Counts the costly events of one run. `observe` gets every row of the trace, in order."""
 
     def __init__(self) -> None:
         self._counts = dict.fromkeys((*_COUNTED.values(), UNUSED), 0)

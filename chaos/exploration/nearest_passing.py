@@ -5,9 +5,9 @@ following runs are tried, in this order:
 
 1. The same plan of faults with other network seeds. The network seed determines the latencies of
    messages. If one of these runs passes, a race made the difference.
-2. The same seed without one of the faults that were injected before the finding. Then the same
-   seed without the last two of these faults, without the last three, and so on. If one of these
-   runs passes, the missing faults are the cause.
+2. The same seed without one of the faults that were injected before the finding (the violation in
+   the failed run). Then the same seed without the last two of these faults, without the last
+   three, and so on. If one of these runs passes, the missing faults are the cause.
 
 Everything else stays equal. So the traces of the failed and the passing run can be compared.
 """

@@ -4,8 +4,8 @@ A Tally takes the records of the store one by one, and counts runs, findings and
 record has the runs of a batch of seeds. When an exploration is resumed, its new Tally first takes
 the records that the earlier sessions have stored. So the totals include the earlier sessions.
 
-Findings are put into groups by their signature, which is the kind of a finding. If two seeds show
-the same problem, their findings have equal signatures.
+Findings (violations that checkers have reported) are put into groups by their signature, which is
+the kind of a finding. If two seeds show the same problem, their findings have equal signatures.
 
 Data flow: ExplorationRecord -> Tally -> live view, results.
 """

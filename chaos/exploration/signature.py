@@ -1,8 +1,8 @@
 """Signatures: findings of different seeds that show the same problem have equal signatures.
 
-The search finds the same problem in many seeds, and must report the problem once. But the findings
-of two seeds differ in names and numbers. So a signature has placeholders for names and numbers. For
-example, the findings
+A finding is a violation that a checker has reported. The search finds the same problem in many
+seeds, and must report the problem once. But the findings of two seeds differ in names and numbers.
+So a signature has placeholders for names and numbers. For example, the findings
 
     orders-readers lost the commit of offset 17 on broker-2
     billing lost the commit of offset 204 on broker-0
@@ -104,6 +104,7 @@ def _add_names(names: dict[str, str], *, group: str | None, partition: str | Non
 
 
 def _add_members(names: dict[str, str], row: TraceRow) -> None:
+    """Add the placeholder of the member id in a row, if the row has one."""
     if row.member:
         names.setdefault(row.member, "MEMBER")
 

@@ -128,7 +128,7 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="l
 
 
 ExplorationRecord = PlayedSeeds | PlayedAgain | Lost
-_Batches = msgspec.json.Decoder(ExplorationRecord)
+_record_decoder = msgspec.json.Decoder(ExplorationRecord)
 """Decoder of a line of batches.jsonl."""
 
 
@@ -163,7 +163,7 @@ class ExplorationStore:
                 if not line.endswith(b"\n"):
                     return  # an incomplete line: the process died while it wrote the line
                 try:
-                    yield _Batches.decode(line)
+                    yield _record_decoder.decode(line)
                 except msgspec.MsgspecError as error:
                     raise NotAnExploration(
                         f"{self._batches}:{number}: cannot be read: {error}"
@@ -303,10 +303,9 @@ def check_resumable(store: ExplorationStore) -> None:
     manifest = store.manifest
     changed = []
     if manifest.code != code_version():
+        commit = "" if manifest.commit is None else f" (commit {manifest.commit[:12]})"
         changed.append(
-            f"the code changed: it was begun by {manifest.code}"
-            f"{'' if manifest.commit is None else f' (commit {manifest.commit[:12]})'}, "
-            f"this is {code_version()}"
+            f"the code changed: it was begun by {manifest.code}{commit}, this is {code_version()}"
         )
     if manifest.python != python_version():
         changed.append(f"it was begun by Python {manifest.python}, this is {python_version()}")

@@ -6,8 +6,8 @@ nodes.
 
 Most of these faults last for a while. They put rules into the run's link table, and `heal` takes
 the rules out again. A rule says what happens to frames (messages on a connection), for example that
-they are held back. Its Selector says to which frames this applies: by source, destination, purpose
-of the connection, and API.
+they are held back. Its Selector says to which frames this applies: by source, destination, API, and
+purpose. The purpose of a connection is what its two nodes use it for, such as heartbeats.
 """
 
 from abc import abstractmethod
@@ -171,6 +171,7 @@ class LinkFault(FaultKind):
             return Miss(reason=f"a node has no link to itself: both ends are {source[0]} alone")
         for end, nodes in (("from", from_nodes), ("to", to_nodes)):
             if not any(_has_links(node, situation) for node in nodes):
+                # The message shows at most three nodes.
                 states = ", ".join(f"{node} is {situation.state_of(node)}" for node in nodes[:3])
                 return Miss(reason=f"nobody at the end `{end}` is there: {states}")
 

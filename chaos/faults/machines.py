@@ -71,6 +71,7 @@ class _MachineFault(FaultKind):
         states = situation.status.nodes
         nodes = tuple(node for node in hit.nodes if states.get(node) in self.hits)
         if not nodes:
+            # The message shows at most three nodes.
             shown = ", ".join(f"{node} is {situation.state_of(node)}" for node in hit.nodes[:3])
             return Miss(reason=f"no node of machine {hit.detail['machine']} is up: {shown}")
         return Aim(

@@ -96,6 +96,7 @@ class RunDirectory:
 
         def append() -> None:
             with (self.path / "log.txt").open("a", encoding="utf-8") as file:
+                # The time in seconds has a fixed width, so that all messages begin in one column.
                 file.write(f"{time_us / 1e6:12.6f} {message}\n")
 
         self.disk.write(self.path / "log.txt", append)

@@ -1,8 +1,9 @@
 """LiveChecks: show findings (violations that checkers report) during a run in real time.
 
-In real time each node writes its own file of trace rows. Only after the run, all files are merged
-and checked for the verdict. A user should see findings earlier. So the live checks read the part of
-the trace that exists already. Their findings are shown and logged.
+The trace of a run has one row for each event. In real time each node writes its rows into its own
+file. Only after the run, all files are merged and checked for the verdict. A user should see
+findings earlier. So the live checks read the part of the trace that exists already. Their findings
+are shown and logged.
 
 But these findings do not count for the verdict, because rows may be missing: the files of other
 machines cannot be read yet, and a node may write a row late.

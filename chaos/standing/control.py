@@ -114,10 +114,9 @@ class _Server(socketserver.ThreadingTCPServer):
     def handle_error(
         self, request: socket.socket | tuple[bytes, socket.socket], client_address: object
     ) -> None:
-        """Ignore the error of a connection, so that the other connections go on undisturbed.
+        """Ignore the error: the command has closed its connection, and needs no answer.
 
-        The base class would print a traceback into the live view of the terminal. No answer is
-        missing, because the command has closed its connection.
+        The base class would print a traceback into the live view of the terminal.
         """
 
 

@@ -51,8 +51,8 @@ def consumer_warnings(
     """Yield warnings about a section with the settings of members. `path` is its place."""
     yield from broken_limits(WARNINGS, config, path)
     session_ms, heartbeat_ms = config.session_timeout_ms, config.heartbeat_interval_ms
-    # If the interval is not even below the session timeout, this is an error instead, which the
-    # table `limits.ERRORS` has.
+    # The interval should be at most a third of the session timeout. An interval that is not even
+    # below the session timeout is an error instead, which the table `limits.ERRORS` has.
     if session_ms > heartbeat_ms > session_ms / 3:
         yield problem(
             f"{path}.heartbeat.interval.ms",

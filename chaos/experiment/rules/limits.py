@@ -85,21 +85,22 @@ def broken_limits(limits: Limits, section: msgspec.Struct, path: str) -> Iterato
     `path` is the place of the section in the file.
     """
     names = _names_by_key(type(section))
-    for row in limits[type(section)]:
-        value = getattr(section, names[row.setting])
+    for rule in limits[type(section)]:
+        value = getattr(section, names[rule.setting])
         # If a limit is a text, it usually is the name of another setting. A text that is no such
         # name is a value, such as `all` for `acks`.
-        limiting_setting = names.get(row.limit) if isinstance(row.limit, str) else None
-        limit: Any = row.limit if limiting_setting is None else getattr(section, limiting_setting)
-        if row.relation.holds(value, limit):
+        limiting_setting = names.get(rule.limit) if isinstance(rule.limit, str) else None
+        limit: Any = rule.limit if limiting_setting is None else getattr(section, limiting_setting)
+        if rule.relation.holds(value, limit):
             continue
         # IS compares values of any type, such as true. The other relations compare numbers.
-        if row.relation is Relation.IS:
+        if rule.relation is Relation.IS:
             expected, found = show(limit), show(value)
         else:
-            bound = str(limit) if limiting_setting is None else f"{row.limit} ({limit})"
-            expected, found = f"{row.relation.value} {bound}{row.note}", str(value)
-        yield problem(f"{path}.{row.setting}", row.because, expected=expected, found=found)
+            # For example: "less than session.timeout.ms (45000)"
+            bound = str(limit) if limiting_setting is None else f"{rule.limit} ({limit})"
+            expected, found = f"{rule.relation.value} {bound}{rule.note}", str(value)
+        yield problem(f"{path}.{rule.setting}", rule.because, expected=expected, found=found)
 
 
 _NEVER_GROWS = "it never grows: Kafka takes the bound for every attempt"

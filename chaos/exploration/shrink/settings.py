@@ -1,8 +1,8 @@
 """Settings of an experiment that differ from their defaults, and their reset.
 
 An experiment with fewer settings is easier to read. So when the shrinker has an experiment that
-fails, it resets each setting to its default, and keeps the reset if the experiment still fails. A
-setting is named by its place in the experiment, such as
+fails (its run shows a violation), it resets each setting to its default, and keeps the reset if the
+experiment still fails. A setting is named by its place in the experiment, such as
 `("groups", "readers", "config", "session_timeout_ms")`.
 """
 

@@ -29,6 +29,7 @@ from results_schema.results import Finding
 SUFFIX = "-shrunk"  # end of a shrunk experiment's name
 _WIDTH = 96  # width of the comment's lines, without the `# ` before each line
 _NAME_LENGTH = 100  # longest name of an experiment, including the suffix
+_STORY_INDENT = " " * 8  # before the second and further lines of a sentence about a row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +90,7 @@ def shrunk_file(
             "The evidence, in times of the run. The plan counts its times from the steady state, "
             f"which was reached at {seconds(played.steady_us or 0)}."
         ),
-        *(line for sentence in story for line in _wrapped(sentence.strip(), indent=" " * 8)),
+        *(line for sentence in story for line in _wrapped(sentence.strip(), indent=_STORY_INDENT)),
     ]
 
     return ShrunkFile(
@@ -105,7 +106,7 @@ def _earlier_events(finding: Finding | None) -> Iterable[str]:
         return
     yield "What led to it:"
     for row in finding.led_to:
-        yield from _wrapped(describe_row(row).strip(), indent=" " * 8)
+        yield from _wrapped(describe_row(row).strip(), indent=_STORY_INDENT)
     yield ""
 
 
