@@ -219,7 +219,7 @@ def _play_and_compare(transcript: Transcript, rules: ComparisonRules, seed: int)
 
 
 def shares_by_api(files: Iterable[FileConformity]) -> dict[str, Share]:
-    """Return the share of equal steps of each API, by its name."""
+    """Return the share of equal steps of each API and action, by name."""
     steps: dict[str, int] = {}
     different: dict[str, int] = {}
     for file in files:

@@ -120,7 +120,11 @@ def _transaction_state(transcript: Transcript, config: BrokerConfig) -> tuple[To
 
 
 def transaction_coordinators(transcript: Transcript) -> dict[str, int]:
-    """Return the broker that got each transactional id's first request."""
+    """Return the transaction coordinator of each transactional id.
+
+    The coordinator is the broker that got the first request of TRANSACTION_COORDINATOR_APIS with
+    the id.
+    """
     coordinators: dict[str, int] = {}
     for step in transcript.requests:
         transactional_id = step.request.get("transactional_id")

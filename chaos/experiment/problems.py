@@ -87,8 +87,8 @@ def _letters(word: str) -> str:
 def one_of(known: Iterable[str], word: str | None = None) -> str:
     """Return a text such as "one of `a`, `b`", for the field `expected` of a problem.
 
-    A long list, such as the list of all settings of a broker, is reduced to the words that are most
-    similar to `word`.
+    With `word`, a long list, such as the list of all settings of a broker, is reduced to the known
+    words that are most similar to `word`.
     """
     names = list(known)
     if word is None or len(names) <= MAX_LISTED:

@@ -58,7 +58,10 @@ class RepairedDocument:
 
 
 def repair(document: object, struct: type[msgspec.Struct]) -> RepairedDocument | None:
-    """Return a copy of `document` with a valid shape for `struct`; None if no replacement helps."""
+    """Return a copy of `document` with a valid shape for `struct`.
+
+    Return None if no replacement helps, or if more than _MAX_REPAIRS would be needed.
+    """
     document = deepcopy(document)
     repaired: list[tuple[str | int, ...]] = []
     errors = shape_errors(document, struct)

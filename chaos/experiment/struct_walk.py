@@ -152,9 +152,9 @@ def resolve_path(dotted: str, root: Item, expected: object) -> list[str | int] |
     But the struct `expected` must have the place. If the user has written only the end of a path,
     such as `brokers`, the Problem suggests the whole path, `cluster.brokers`.
     """
-    steps = _walk_path(dotted, root, expected)
-    if not isinstance(steps, Problem) or steps.path != dotted:
-        return steps
+    result = _walk_path(dotted, root, expected)
+    if not isinstance(result, Problem) or result.path != dotted:
+        return result
     # A step of the path is wrong. So perhaps `dotted` is only the end of a path. Look for a valid
     # path that ends with `dotted`.
     for prefix, names in _named_places("", root, expected):
@@ -164,8 +164,8 @@ def resolve_path(dotted: str, root: Item, expected: object) -> list[str | int] |
         if _longest_prefix(dotted, names) and not isinstance(
             _walk_path(longer, root, expected), Problem
         ):
-            return replace(steps, near_miss=longer)
-    return steps
+            return replace(result, near_miss=longer)
+    return result
 
 
 def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | Problem:

@@ -259,7 +259,7 @@ def _lineages(tally: Tally, guidance: Guidance) -> dict[str, str]:
 
 
 def unreached(tally: Tally) -> tuple[str, ...]:
-    """Return the marks that no run reached."""
+    """Return the expected marks (`expected_marks`) that no run reached."""
     return tuple(mark for mark in expected_marks(reached_marks(tally)) if not tally.marks[mark])
 
 

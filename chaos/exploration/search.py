@@ -289,8 +289,8 @@ class Search:
     def _next_batch(self) -> tuple[int, ...]:
         """Return the seeds to play next.
 
-        The result is empty while the next seed must change an earlier plan, and results on which
-        the choice of this plan depends are not known yet.
+        The result is empty if no seed is left. The result is also empty while the next seed must
+        change an earlier plan, and results on which the choice of this plan depends are not known.
         """
         # If a worker has died, each of its seeds gets a batch of its own. If the worker that plays
         # this batch dies, too, there is no doubt that the seed is the cause.

@@ -152,7 +152,7 @@ class ExplorationStore:
             raise self._not_recorded(self._batches, error) from error
 
     def records(self) -> Iterator[ExplorationRecord]:
-        """Yield every record, oldest first.
+        """Yield every record, oldest first, but not an incomplete last line.
 
         Raises: NotAnExploration if a record is unreadable.
         """

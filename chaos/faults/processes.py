@@ -253,7 +253,10 @@ async def bring_back(
 
 
 async def _end_shutdown(node: NodeName, runtime: Runtime, kill_at_us: int) -> str | None:
-    """Wait until a stopping node is down; kill it at `kill_at_us`."""
+    """Wait until a stopping node is down; kill the node at `kill_at_us`.
+
+    Return a sentence for the run's journal if the node was killed, otherwise None.
+    """
     while runtime.now_us() < kill_at_us:
         await runtime.sleep(_POLL_US)
         if (await runtime.status()).nodes.get(node) is NodeState.DOWN:

@@ -93,6 +93,7 @@ class CreateTopic(FaultKind):
             return hit
         args = msgspec.convert(planned.args, CreateTopicArgs)
         config = situation.experiment.cluster.config
+        # In a request, BROKER_DEFAULT stands for the number in the brokers' settings.
         count = config.num_partitions if args.partitions == BROKER_DEFAULT else args.partitions
         replication_factor = (
             config.default_replication_factor

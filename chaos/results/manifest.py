@@ -88,7 +88,10 @@ def installed_versions() -> dict[str, str]:
 
 
 def git_commit() -> str | None:
-    """Return the commit of this code; None if the code is not in a checkout of its repository."""
+    """Return the commit of this code.
+
+    Return None if the code is not in a checkout of its repository, or if git fails.
+    """
     # An installed copy of the code may lie in a checkout of another project. Git also searches the
     # folders above, and so would return the commit of that project.
     if not (PACKAGE_ROOT / ".git").exists():

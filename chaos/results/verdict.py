@@ -52,6 +52,7 @@ def reach_verdict(
         for report in reports
         if report.outcome is CheckOutcome.INCONCLUSIVE and not unknown_because
     ]
+    # A run in which no check saw anything proves nothing.
     if (
         not reasons
         and reports

@@ -13,9 +13,10 @@ from protocol.trace import TraceEvent, TraceKind
 
 
 async def read_committed_offsets(experiment: Experiment, runtime: Runtime) -> list[str]:
-    """Fetch the offsets of every group, so that the trace has them.
+    """Fetch the offsets of every group that has a coordinator and members.
 
-    Return a sentence for each group whose offsets could not be read.
+    The answers become rows of the trace. Return a sentence for each group whose offsets could not
+    be read.
 
     The request names all partitions of the group's topics. If it asked for "all committed offsets"
     instead, the answer would not contain a partition whose commit was lost, and no checker would

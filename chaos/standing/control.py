@@ -72,7 +72,10 @@ class ControlServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening, and then wait until all requests that were taken are answered."""
+        """Stop listening, and then wait until all requests that were taken are answered.
+
+        The wait for each answer takes at most FRAME_TIMEOUT_S.
+        """
         self._server.shutdown()
         self._server.server_close()
         for thread in self._server.answering():

@@ -76,7 +76,7 @@ class LeaderMemberOf(TargetKind):
     doc = "the member that leads the group: the one that computes its assignment"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return an error if the file does not define the group, or if it has no coordinator."""
+        """Return an error if the file has no such group, or if the group is on ZooKeeper."""
         return check_has_coordinator(self.name, argument, experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:

@@ -219,7 +219,7 @@ class FaultDraw:
         return self.around_ms(rng.choice(self.space.timeouts), rng.choice(self.space.factors))
 
     def around_ms(self, timeout: str, factor: float, group: str | None = None) -> int:
-        """Return `factor` times a timeout of the experiment, but at most the space's `longest`.
+        """Return `factor` times a timeout, at least 1 ms and at most the space's `longest`.
 
         - `timeout`: the timeout's name in Kafka, such as "session.timeout.ms".
         - `group`: the group whose consumers have this timeout; by default the fault's group.

@@ -85,7 +85,10 @@ class Corpus:
                 plans[plans.index(largest)] = run
 
     def rare(self) -> tuple[list[str], list[Pair]]:
-        """Return the rare marks and pairs that have a plan, rarest first."""
+        """Return the rare marks and pairs that have a plan, rarest first.
+
+        There are at most RAREST_MARKS marks and RAREST_PAIRS pairs.
+        """
         marks = [mark for mark in self.coverage.rare_marks(RARE_MARK_SHARE) if mark in self._plans]
         pairs = [pair for pair in self.coverage.rare_pairs() if pair in self._plans]
         return marks[:RAREST_MARKS], pairs[:RAREST_PAIRS]

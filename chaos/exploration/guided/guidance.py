@@ -67,6 +67,7 @@ class Guidance:
         if not self._share:
             return True  # no seed mutates a plan, so no plan depends on results
         return all(
+            # If a block is missing in `_unfinished`, all its `_block` seeds are unfinished.
             self._unfinished.get(block, self._block) == 0
             # These are the blocks that are not in the corpus yet, up to the last block from which a
             # parent of `seed` may come.

@@ -111,7 +111,10 @@ def least_with_room(current: Experiment, time_us: int, edit: Edit[int]) -> Reduc
 
 
 def room_for(time_us: int) -> int:
-    """Return the first value of LADDER_US that is at least 1.5 times `time_us`."""
+    """Return the first value of LADDER_US that is at least 1.5 times `time_us`.
+
+    If there is no such value, return the last value of LADDER_US.
+    """
     return next((duration for duration in LADDER_US if 2 * duration >= 3 * time_us), LADDER_US[-1])
 
 
