@@ -96,6 +96,7 @@ def _transaction_state(transcript: Transcript, config: BrokerConfig) -> tuple[To
     the recorded clients sent the requests with this id.
     """
     coordinators = transaction_coordinators(transcript)
+    # A FindCoordinator may ask for a transaction coordinator, even if no other request needs one.
     asks_for_coordinator = any(
         step.request.get("key_type") == CoordinatorType.TRANSACTION for step in transcript.requests
     )
@@ -111,6 +112,7 @@ def _transaction_state(transcript: Transcript, config: BrokerConfig) -> tuple[To
             name=TRANSACTION_STATE,
             partitions=count,
             replication_factor=transcript.brokers,
+            # Partitions without a recorded transactional id are spread over the brokers.
             assignments=tuple(
                 _replicas(leaders.get(partition, partition), transcript.brokers)
                 for partition in range(count)

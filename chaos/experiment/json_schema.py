@@ -186,7 +186,7 @@ def _rules(kind: FaultKind) -> Schema:
     if kind.has_ends:
         ends = {"anyOf": [target, {"type": "array", "items": target, "minItems": 1}]}
         rules = _with({"from": ends, "to": ends}) | {"description": kind.doc}
-        rules["properties"]["target"] = _NULL
+        rules["properties"]["target"] = _NULL  # a fault of links has no `target`
     else:
         no_targets = {"anyOf": [_NULL, {"type": "array", "maxItems": 0}]}
         rules = _with({"target": target}) | {"description": kind.doc}
@@ -198,7 +198,7 @@ def _rules(kind: FaultKind) -> Schema:
         if any(field.required for field in fields_of(kind.args_type)):
             rules["required"].append("args")
     if kind.momentary or kind.is_gradual:
-        rules["properties"]["duration"] = _NULL
+        rules["properties"]["duration"] = _NULL  # the fault ends by itself
     else:
         # If a fault is injected more than once, it needs a duration. Otherwise its first injection
         # would last until the end of the run.

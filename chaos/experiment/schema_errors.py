@@ -244,7 +244,8 @@ def _check_choices(
     attempts = [choice for choice in choices if choice != _NULL]
     if len(attempts) > 1:
         # Keep the choices with the type of the value. A choice without a type is a reference to a
-        # struct, whose type is "object".
+        # struct, whose type is "object". If the value is neither a mapping nor a list, `kind` is
+        # "", which is the type of no choice.
         kind = "object" if isinstance(value, dict) else "array" if isinstance(value, list) else ""
         attempts = [choice for choice in attempts if choice.get("type", "object") == kind]
     if len(attempts) == 1:

@@ -220,7 +220,7 @@ def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | P
         else:  # a scalar has no places below it
             return _lost(walked, rest, ())
         steps.append(step)
-        rest = rest[len(step) :].removeprefix(".")
+        rest = rest[len(step) :].removeprefix(".")  # what follows after the step
     return steps
 
 
@@ -259,6 +259,8 @@ def _with_children(kind: object, item: Item | None) -> object:
     if not _is_union(bare):
         return _bare(bare)
     has_list = item is not None and isinstance(item.value, list)
+    # In the structs a list has the type `tuple[X, ...]`. So this is the first choice of the union
+    # that is such a type, if `item` is a list, or else the first choice that is not.
     return next(
         (choice for choice in get_args(bare) if (get_origin(choice) is tuple) == has_list), bare
     )
@@ -280,6 +282,7 @@ def _lost(walked: str, rest: str, known: Iterable[str]) -> Problem:
     return Problem(
         file="--var",
         line=None,
+        # The whole path: a dot comes between its two parts, unless `rest` begins with a bracket.
         path=walked + ("." if walked and not rest.startswith("[") else "") + rest,
         message=f"unknown key `{word}`" if names else f"nothing can stand under `{walked}`",
         expected=one_of(names, word) if names else None,

@@ -41,7 +41,7 @@ class FindingGroup:
         return f"{self.signature.check}-{self.number}"
 
     def take(self, run: PlayedRun, finding: PlayedFinding) -> None:
-        """Add a run."""
+        """Add a run, and make it the example if it is a better one."""
         self.seeds.append(run.seed)
         if _rank(run, finding) < _rank(self.example, self.finding):
             self.example, self.finding = run, finding
@@ -151,7 +151,7 @@ class Tally:
         return []
 
     def _played(self, run: PlayedRun, worker: str) -> dict[Signature, FindingGroup]:
-        """Count a run, unless its seed is done; return the groups that it has changed."""
+        """Count a run, unless its seed is done; return the groups whose example is the run now."""
         if run.seed in self.done:
             return {}
         self.done[run.seed] = None

@@ -242,7 +242,7 @@ class RolloutFault(_Gradual):
             ),
             old=up[::-1],  # as a StatefulSet does: the member with the highest index stops first
             spare=spare,
-            extra=_extra_places(aim),
+            extra=_extra_places(aim),  # all spare places, also those that have a member
             lost=tools.lost,
             joined=tools.joined,
         )
@@ -251,8 +251,8 @@ class RolloutFault(_Gradual):
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
         """If the rollout did not end by itself, bring the group back to its full size.
 
-        Return how the rollout ended, such as `the rollout was broken off with 2 replaced`; None if
-        it was completed.
+        Return how the rollout ended, such as `the rollout was broken off with 2 replaced`. Return
+        None if the rollout was completed, or never began.
         """
         # There is no rollout if `inject` failed.
         rollout = tools.under_way.get(planned.fault_id)

@@ -78,4 +78,5 @@ class ClaimedName:
         self._server.close()
 
     def _answer(self, request: Request) -> Answer:
+        """Pass a request to the run, and wait for the answer, in a thread of the server."""
         return self._mailbox.ask(request).result()
