@@ -58,8 +58,8 @@ class LeadershipMove(FaultKind):
         to = fault.args.get("to")
         if to is None:
             return
-        parts = split_target(to)  # a role and its argument, such as ("broker", "1")
-        if parts is None or parts[0] != "broker":
+        role, broker_id = split_target(to) or ("", "")  # such as ("broker", "1")
+        if role != "broker":
             yield problem(
                 "args.to", "is no destination", expected="`broker(<id>)`", found=f"`{to}`"
             )
@@ -72,7 +72,7 @@ class LeadershipMove(FaultKind):
         if partition is None:
             return  # the target names no partition, which the check of targets reports
         replicas = replicas_at_start(partition, experiment)
-        if int(parts[1]) not in replicas:
+        if int(broker_id) not in replicas:
             yield problem(
                 "args.to",
                 f"holds no replica of {partition}",
