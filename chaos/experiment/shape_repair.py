@@ -25,12 +25,12 @@ _MAX_REPAIRS = 50
 _STAND_INS: tuple[object, ...] = ("5s", 1, "x", False, [], {})
 """Values of different types that can replace a wrong value.
 
-The first of them that is valid at the place of the wrong value is used.
+The first of these values that is valid at the place of the wrong value is used.
 """
 _TIMES = frozenset({"at", "duration", "every", "repeat"})
 """Keys of a fault whose values the rules compare with each other.
 
-So if one of these values was replaced, no problem about any of them is reported.
+So if one of these values was replaced, no problem about any of these keys is reported.
 """
 _SECTION = "config"
 """Key of a section with settings of Kafka, which the rules compare with each other.

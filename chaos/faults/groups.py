@@ -35,7 +35,7 @@ from results_schema.manifest import PlannedFault
 
 GROUP_TARGETS = ("coordinator-of",)
 Order = Callable[[Host, ClusterSpec], Awaitable[dict[str, str]]]
-"""Sends an order, and returns Kafka's error for each object of it.
+"""Sends an order, and returns Kafka's error for each object that the order is about.
 
 An example for a deletion of offsets: {"orders-0": "NONE", "orders-1": "GROUP_SUBSCRIBED_TO_TOPIC"}.
 """

@@ -1,8 +1,8 @@
 """Faults of processes: kill, loss of power, shutdown, and pause.
 
-Each of them hits the process of one node. The target is a role, such as `coordinator-of(readers)`,
-and `aim` finds the node that has this role now. `inject` kills, stops or pauses the process, and
-`heal` starts it again or resumes it.
+Each of these faults hits the process of one node. The target is a role, such as
+`coordinator-of(readers)`, and `aim` finds the node that has this role now. `inject` kills, stops or
+pauses the process, and `heal` starts it again or resumes it.
 
 Healing may find the node in any state, because several faults may overlap. The node may be up,
 paused or down. It may also be stopping: a broker that was asked to stop first moves its leaderships

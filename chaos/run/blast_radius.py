@@ -23,7 +23,7 @@ def blast_radius_of(
     # The dict serves as an ordered set of nodes.
     hit_nodes = dict.fromkeys(nodes)
     # `coordinators` has one entry for each broker that believes that it is the group's coordinator.
-    # If the network is split, there may be two of them.
+    # If the network is split, two brokers may believe this.
     groups = {
         group_id
         for group_id, coordinators in status.groups.items()

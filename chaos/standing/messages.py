@@ -54,8 +54,8 @@ class HealRequest(msgspec.Struct, frozen=True, kw_only=True, tag="heal"):
     - `fault_id`: the id of the fault to heal, such as `crash-0`.
     - `everything`: if it is True, and `fault_id` is None, all faults in force are healed.
 
-    A request with neither of them means the only fault in force. If several faults are in force,
-    such a request is refused.
+    A request with neither `fault_id` nor `everything` means the only fault in force. If several
+    faults are in force, such a request is refused.
     """
 
     fault_id: str | None = None

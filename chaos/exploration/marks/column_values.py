@@ -103,7 +103,7 @@ _LOST_RESPONSES = (
     (Api.ALTER_PARTITION, ErrorCode.NONE),
     (Api.INIT_PRODUCER_ID, ErrorCode.NONE),
 )
-"""Responses, each as (API, error). There is a mark for the loss of each of them.
+"""Responses, each as (API, error). There is a mark for the loss of each response.
 
 If such a response is lost, the server has changed its state, and this affects the client's retry.
 A row RESPONSE_LOST has the API and the error of the lost response in two columns.

@@ -30,7 +30,7 @@ COMMIT_ERRORS = (
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
 )
-"""Errors of commits. There is a mark for each of them (at the end of this module)."""
+"""Errors of commits. There is a mark for each error (at the end of this module)."""
 
 MEMBERS = MarkList()
 mark = MEMBERS.add

@@ -6,8 +6,8 @@ faults. Most searches have no operations, because the list of faults of these se
 
 A mark is a rare situation of a run. Each function below is the condition of one mark. The function
 gets a row of the trace, and the state of the cluster before this row (`seen`). `seen.operations`
-has the operations that go on, and `seen.is_operated_on(group)` is True while one of them is about
-this group. The module `coordinators` explains the form of these functions.
+has the operations that go on. `seen.is_operated_on(group)` is True while an operation on the group
+goes on. The module `coordinators` explains the form of these functions.
 
 The driver is the process that injects faults. In rows that the driver has written, `row.peer` is
 the node that died or was paused.
