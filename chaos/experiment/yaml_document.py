@@ -117,7 +117,7 @@ def parse_document(text: str, shown_as: str) -> Item:
                 )
             ]
         ) from error
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2024-13-01
         raise _not_yaml(shown_as, error) from error
     except RecursionError as error:
         raise ExperimentError(

@@ -238,7 +238,7 @@ def _remove_leavings(cluster: StandingCluster) -> None:
     from cluster.realtime.machine_processes import remove_disks  # noqa: PLC0415
 
     directory = Path(cluster.run_directory)
-    with suppress(OSError):
+    with suppress(OSError):  # a file that cannot be removed stays
         remove_disks(directory)
         remove_listeners(directory)
 

@@ -214,6 +214,7 @@ def _unloaded_from(seen: SeenCluster, row: TraceRow, state: str) -> bool:
 
     An unload changes the state of the group to Dead.
     """
+    # `state_at` returns the state of a group in the memory of a broker, before this row.
     return (
         detail_of(row).to == "Dead"
         and row.cause == GroupStateCause.UNLOADED
@@ -363,5 +364,6 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     if row.cause != RemovalCause.SESSION_EXPIRY:
         return False
+    # `loaded` returns the GROUP_LOADED row of the group at this broker, which lists its members.
     load = seen.coordinators.loaded(row.node, row.group or "")
     return load is not None and row.member in detail_of(load).members

@@ -95,7 +95,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.NODE_PAUSED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # In the state CompletingRebalance the group waits for the assignment of its leader.
+    # In the state CompletingRebalance the group waits for the assignment of its leader. `leaders`
+    # has the member id of each group's leader.
     return any(
         seen.nodes.get(leader) == row.peer
         and seen.coordinators.state_at(_coordinator(seen, group) or "", group)
@@ -173,6 +174,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.PARTITIONS_ASSIGNED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # `owners.of` returns the present owners of a partition, as (node, incarnation).
     return any(
         node != row.node
         for partition in detail_of(row).partitions

@@ -56,6 +56,7 @@ def _gave_up_running(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.RECORDS_CONSUMED,
 )
 def _processed_without_a_session(seen: SeenCluster, row: TraceRow) -> bool:
+    # `ended` has the sessions that are over, each with the row that ended it.
     session = seen.on_zookeeper.session_of(row.node)
     end = seen.zookeeper_tree.ended.get(session or "")
     return end is not None and row.time_us - end.time_us > SESSIONLESS_US
@@ -120,8 +121,9 @@ def _anothers_node_deleted(seen: SeenCluster, row: TraceRow) -> bool:
     detail = detail_of(row)
     if detail["op"] != "delete" or (row.offset or 0) <= seen.zookeeper_tree.last_zxid:
         return False
-    # Each server writes a row when it applies the transaction. The condition above lets only the
-    # first of these rows pass, because the tree no longer has the znode at later rows.
+    # Each server writes a row when it applies the transaction. `last_zxid` is the newest zxid in
+    # the tree. So the condition above lets only the first of these rows pass, at which the tree
+    # still has the znode.
     znode = seen.zookeeper_tree.now(detail["path"])
     # A znode with the session None is persistent, so no session owns it.
     return znode is not None and znode.session not in (None, detail["session"])
