@@ -43,7 +43,8 @@ COMPILED_AGAINST = (
 )  # fmt: skip
 """The packages whose sources are in the fingerprint.
 
-They include modules that are not compiled, because compiled code contains their constants."""
+The packages include modules that are not compiled, because compiled code contains the constants of
+these modules."""
 _MADE_BY_CALL = (NewType, ParamSpec, TypeVar, TypeVarTuple)
 """Types whose instances take their `__module__` from the caller's frame; see `_set_own_module`."""
 
@@ -60,6 +61,7 @@ class CompiledState(StrEnum):
 
 def library_path(build: Path) -> Path:
     """Return the path of a build's shared library."""
+    # Python's first suffix is the one that names its version and the platform.
     return build / f"{LIBRARY}{importlib.machinery.EXTENSION_SUFFIXES[0]}"
 
 
@@ -153,8 +155,9 @@ class _CompiledLoader(Loader):
 def _set_own_module(module: ModuleType) -> None:
     """Set `module` as the module of types and type variables that it defines.
 
-    Such an object takes the name of its module from the frame of its caller. A compiled body has no
-    frame, so the object got the name `cluster.compiled`, where pickle would not find it.
+    A TypeVar, for example, takes the name of its module from the frame of its caller. A compiled
+    body has no frame, so the TypeVar got the name `cluster.compiled`, where pickle would not find
+    the TypeVar.
     """
     for value in vars(module).values():
         if isinstance(value, _MADE_BY_CALL) and value.__module__ == __name__:

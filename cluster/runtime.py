@@ -5,8 +5,8 @@ and `ray` (many processes, real time). An experiment is a coroutine that awaits 
 Runtime, so that the same experiment runs in all of them.
 
 A Runtime offers the single steps of an experiment: start the cluster, kill a node, disturb a link
-between nodes, ask for the cluster's state and so on. It does not know which faults an experiment
-consists of, or what it finds out.
+between nodes, ask for the cluster's state and so on. A Runtime does not know which faults an
+experiment has, or what the experiment shows.
 """
 
 from abc import ABC, abstractmethod
@@ -137,7 +137,7 @@ class ClusterStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HitNode:
-    """A node that was killed, paused or told to stop. `pid` is None if it has no own process."""
+    """A node that was killed, paused or asked to stop. `pid` is None if it has no own process."""
 
     node: NodeName
     incarnation: int
@@ -198,11 +198,11 @@ class Runtime(ABC):
 
     @abstractmethod
     async def start(self, *, apart: bool = False) -> None:
-        """Start every node. This returns when the processes run, long before the groups are stable.
+        """Start every node; return when the processes run, long before the groups are stable.
 
-        In virtual time all nodes start at the same moment, so their timers would fire together for
-        ever. If `apart` is True, the nodes start at random moments instead, and their timers begin
-        as if the cluster had run for long. In real time `apart` has no effect.
+        In virtual time all nodes start at the same moment, so their timers would fire together in
+        the whole run. If `apart` is True, the nodes start at random moments instead, and their
+        timers begin as if the cluster had run for long. In real time `apart` has no effect.
 
         Raises: ClusterStartError if a node cannot be started; the nodes that were started are
         stopped before that.
@@ -227,7 +227,7 @@ class Runtime(ABC):
         """
         return ()
 
-    # -- lives of nodes; UnknownNode is raised if there is no such node, or in a wrong state --
+    # -- lives of nodes; UnknownNode is raised if the node does not exist or is in a wrong state --
 
     @abstractmethod
     async def start_node(self, node: NodeName) -> None:
@@ -243,7 +243,7 @@ class Runtime(ABC):
 
     @abstractmethod
     async def shut_down(self, node: NodeName) -> HitNode:
-        """Ask the node to stop, as SIGTERM does. This returns before the node has stopped.
+        """Ask the node to stop, as SIGTERM does; return before the node has stopped.
 
         Before it stops, a broker makes others the leaders of its partitions, and a consumer leaves
         its group.

@@ -266,11 +266,11 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     zookeeper_sync_us: NotNegative = 300
     """Further duration of a write at a ZooKeeper server, which flushes it, in microseconds."""
     zookeeper_consumer_start_us: NotNegative = 40_000
-    """Time from the registration of a consumer on ZooKeeper to its subscriptions, in microseconds:
-    it creates queues and threads. A member claims a partition by creating the partition's znode. A
-    claim conflicts if the earlier owner has not removed its own znode yet. The default reproduces a
-    measurement: there are conflicts when 4 members join together, but seldom when 8 do, because
-    with more members a new one is slower to claim."""
+    """Time from the registration of a consumer on ZooKeeper to its subscriptions, in microseconds.
+    In this time the consumer creates queues and threads. Later it claims a partition by creating
+    the partition's znode. A claim conflicts if the earlier owner has not removed its own znode yet.
+    The default reproduces a measurement: there are conflicts when 4 members join together, but
+    seldom when 8 do, because with more members a new member is slower to claim."""
 
 
 class StorageModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -311,9 +311,9 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
       leadership of an offsets partition. If this number is above 0, the broker repeats each notice
       a few times within this number of microseconds. The coordinator must ignore repetitions.
     - `metrics_interval_us`: interval in which brokers and controllers write their metrics into the
-      trace (the run's recorded rows of events). They never do so if it is 0.
-    - `machines`: the nodes of each machine, every node once. It is empty if the experiment does not
-      say which nodes share a machine.
+      trace (the run's recorded rows of events); 0 means never.
+    - `machines`: the nodes of each machine, every node once; empty if the experiment does not say
+      which nodes share a machine.
     - `brokers_register_in_zookeeper`: True if each broker creates a znode for itself, as in Kafka's
       versions on ZooKeeper; ZooKeeper removes it after the broker's death. If False, the znodes of
       all brokers exist from the beginning, and stay.

@@ -45,7 +45,7 @@ class _Worker:
 
 
 class WorkerProcesses:
-    """`size` processes that do `work`, a picklable function. If it raises, the process ends."""
+    """`size` processes that do `work`, a picklable function. If `work` raises, its process ends."""
 
     def __init__(self, work: Work, *, size: int) -> None:
         self.size = size

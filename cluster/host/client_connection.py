@@ -4,10 +4,14 @@ A node gets a ClientConnection from Host.connect. The connection tells the node 
 of each request that was sent on it: the answer, Disconnected or RequestTimedOut.
 
 The Endpoint in `connections` holds all connections of the node. When a message of the server
-arrives, it calls a method of the right connection: `opened` when the server has accepted the
-connection, `answered` with the answer to a request, `noticed` with a notice (a message that the
-server sends without a request), and `ended` when the server has ended the connection. A connection
-knows neither other connections nor how its messages travel.
+arrives, the Endpoint calls a method of the right connection:
+
+- `opened` when the server has accepted the connection,
+- `answered` with the answer to a request,
+- `noticed` with a notice (a message that the server sends without a request),
+- `ended` when the server has ended the connection.
+
+A connection knows neither other connections nor how its messages travel.
 
 Source: Kafka `NetworkClient`, `InFlightRequests`, `ClusterConnectionStates`.
 """
@@ -176,9 +180,9 @@ class ClientConnection(Connection):
 
         def resolve(outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
             # A failure becomes the Future's result, and not its exception. If the waiting task has
-            # died, nobody retrieves an exception. Then asyncio logs it when the garbage collector
-            # finds the Future. In virtual time that moment would differ between two runs of the
-            # same seed.
+            # died, no code retrieves an exception. Then asyncio logs the exception when the garbage
+            # collector finds the Future. In virtual time that moment would differ between two runs
+            # of the same seed.
             if not future.done():
                 future.set_result(outcome)
 
@@ -285,7 +289,7 @@ class ClientConnection(Connection):
         entry.on_response(failure)
 
     def _arm_deadline_timer(self, deadline_us: int) -> None:
-        """Let the timer of the deadlines fire at `deadline_us`, instead of at another time."""
+        """Arm the timer of the deadlines for `deadline_us`; if it is armed already, replace it."""
         if self._deadline_timer is not None:
             self._deadline_timer.cancel()
         self._deadline_timer_us = deadline_us

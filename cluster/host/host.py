@@ -217,8 +217,8 @@ class Host(ABC):
         The connection is returned at once, still connecting. If no node is called `peer`, it ends
         soon, as if DNS did not know the name.
 
-        `client_id` is Kafka's `client.id`, which every request on the connection carries. It is the
-        node's name by default.
+        `client_id` is Kafka's `client.id`, which every request on the connection carries; None
+        means the node's name.
         """
 
     @abstractmethod

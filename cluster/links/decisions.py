@@ -82,13 +82,13 @@ class Judge:
         self._lost: dict[str, int] = {}
         """Id of a LoseResponses rule -> the number of responses that it has lost at this node.
 
-        `set_rules` does not reset these numbers. It is called whenever any rule begins or ends, and
-        then gets all other rules once more.
+        `set_rules` does not reset these numbers, because it gets all rules anew whenever one rule
+        of the run begins or ends.
         """
 
     @property
     def has_rules(self) -> bool:
-        """True if there is any rule about these frames."""
+        """True if there is any rule about the frames that this Judge judges."""
         return bool(self._rules)
 
     def set_rules(self, rules: Sequence[LinkRule]) -> None:

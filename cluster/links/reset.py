@@ -1,7 +1,7 @@
 """Link resets: close connections between two sets of nodes, which may be in several processes.
 
-Such a fault closes both ends of each connection at the same time. The run orders it by calls to the
-processes of the nodes, in two steps:
+A link reset is a fault that closes both ends of each connection. The run calls the processes of the
+nodes, in two steps:
 
 1. The processes of the clients close the clients' ends, and return the names of these connections.
 2. The processes of the servers close the connections with these names. A connection that a client
@@ -46,8 +46,8 @@ def reset_client_ends(hosts: Iterable[BaseHost], reset: LinkReset) -> tuple[Conn
     names: list[ConnectionName] = []
     for host in hosts:
         ends = host.endpoint.close_frames_of_reset(reset.peers_of(host.name), reset.purposes)
-        # Each close looks as if the other end had sent it. So a close for the client's end looks as
-        # if the server had sent it, and is not `by_client`.
+        # A close frame for one end of a connection names the other end as its sender. So the frame
+        # for a client's end comes from the server, and is not `by_client`.
         closes = [close for close in ends if not close.by_client]
         host.reset(closes)
         names.extend(connection_named_by(close) for close in closes)

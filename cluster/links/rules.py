@@ -19,11 +19,11 @@ from protocol.ids import NodeName
 class Selector(msgspec.Struct, frozen=True, kw_only=True):
     """Selection of frames by a rule.
 
-    It selects frames from one of `sources` to one of `destinations`, in this direction only, and
-    never a frame from a node to itself. If `purposes` is not empty, it selects only frames of
-    connections with these purposes, such as "heartbeat". If `apis` is not empty, it selects only
-    requests and responses of these APIs. Frames that open or close a connection are then not
-    selected. APIs have the names that Kafka prints.
+    A Selector selects frames from one of `sources` to one of `destinations`, in this direction
+    only, and never a frame from a node to itself. If `purposes` is not empty, only frames of
+    connections with these purposes, such as "heartbeat", are selected. If `apis` is not empty, only
+    requests and responses of these APIs are selected, and no frames that open or close a
+    connection. APIs have the names that Kafka prints.
     """
 
     sources: tuple[NodeName, ...]

@@ -1,8 +1,8 @@
 """LocalLives: incarnation and state of each node of a local run.
 
 A local run is in real time, and all its nodes are in one process, a NodeProcess. LocalLives starts,
-kills, pauses, shuts down and restarts nodes there. It also has the directories of their disks,
-which stay when a node is killed and started again.
+kills, pauses, shuts down and restarts nodes there. LocalLives also has the directories of the
+nodes' disks, which stay when a node is killed and started again.
 """
 
 import asyncio
@@ -55,7 +55,10 @@ class LocalLife(NodeLife):
         return NodeState.UP if self.shutting_down is None else NodeState.STOPPING
 
     def hit(self) -> HitNode:
-        """Return the live incarnation as a HitNode; `pid` is None, as it has no own process."""
+        """Return the live incarnation as a HitNode, which the journal of faults gets.
+
+        `pid` is None, because the node has no process of its own.
+        """
         # Incarnations are numbered from 0.
         return HitNode(node=self.name, incarnation=self.incarnations - 1, pid=None)
 
@@ -176,8 +179,8 @@ class LocalLives(NodeLives[LocalLife]):
 
     def _crash(self, node: NodeName, *, cause: KillCause | None = None) -> HitNode:
         """End a node as a kill would, and publish the nodes that are left."""
-        # `_begin` traces NODE_KILLED. It is called first, so that in the trace every effect of the
-        # death on other nodes comes after this row.
+        # `_begin` comes first, because it traces NODE_KILLED: in the trace, every effect of the
+        # death on other nodes must come after this row.
         life = self._begin(node, LifeAct.KILL, cause=cause)
         hit = life.hit()
         self._hosting().crash_node(node)

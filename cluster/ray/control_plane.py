@@ -29,7 +29,7 @@ T = TypeVar("T")
 CALL_TIMEOUT_S = 10.0
 """Limit of a call to a process."""
 STATUS_TIMEOUT_S = 2.0
-"""Limit of a status query. It is short, because a run asks often, and an answer may be missing."""
+"""Limit of a status query: short, because a run asks often, and an answer may be missing."""
 
 
 @dataclass(slots=True)

@@ -1,9 +1,9 @@
 """RayLives: starts, kills, pauses, shuts down and restarts the nodes of a run on Ray.
 
-The nodes live in processes. A ProcessPlan says which process has which nodes; most brokers have a
-process of their own. Fleet (`fleet`) starts and ends the processes, on the machines of the Ray
-cluster. When a node has started or ended, RayLives sends the new list of addresses to all
-processes.
+The nodes live in processes. A ProcessPlan says which process has which nodes. Each server (broker,
+controller, ZooKeeper server) has a process of its own; clients share processes. Fleet (`fleet`)
+starts and ends the processes, on the machines of the Ray cluster. When a node has started or ended,
+RayLives sends the new list of addresses to all processes.
 """
 
 import asyncio
@@ -124,7 +124,8 @@ class RayLives(NodeLives[RayLife]):
         first_lives = [life for life in self._lives.values() if not starts_later(life.spec)]
         for life in first_lives:
             life.process = processes[life.plan.name]
-        # This comes before the nodes start, because they send requests immediately.
+        # The processes get the addresses before the nodes start, because nodes send requests
+        # immediately.
         await self._push_directory()
         for life in first_lives:
             await self._start_in_process(life)
@@ -148,7 +149,7 @@ class RayLives(NodeLives[RayLife]):
 
         Returns: the ended incarnation, with a pid only if its process was killed.
         """
-        # This traces NODE_KILLED, before other nodes can trace effects of the death.
+        # `_begin` traces NODE_KILLED, before other nodes can trace effects of the death.
         life = self._begin(node, LifeAct.KILL, cause=cause)
         process = life.live_process()
         hit = life.hit()
@@ -193,8 +194,8 @@ class RayLives(NodeLives[RayLife]):
         """
         life = self._begin(node, LifeAct.PAUSE)
         hit = life.hit()
-        # This is set before the wait. If a Ctrl-C interrupts the wait, `resume` must be legal, to
-        # undo the pause.
+        # `is_paused` is set before the wait. If a Ctrl-C interrupts the wait, `resume` must be
+        # legal, to undo the pause.
         life.is_paused = True
         try:
             await self._fleet.pause(life.live_process(), node)

@@ -74,8 +74,8 @@ class MachineWatch:
     def excuse_driver(self, now_s: float) -> None:
         """Treat all machines as if they had just answered.
 
-        This is needed after the driver, the process that sends the queries, has stalled itself:
-        the silence was not the machines' fault.
+        The driver, the process that sends the queries, may have stalled. Then no query was sent,
+        and the machines could not answer.
         """
         for machine in self._heard_s:
             if self.state_of(machine) is not Contact.LOST:

@@ -89,7 +89,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
     @property
     def clock_error_us(self) -> int:
         """Largest possible difference between the clocks of two nodes, in microseconds."""
-        # The worst case are two nodes on the two machines with the largest errors.
+        # The worst case is two nodes on the two machines with the largest errors.
         bounds = sorted(self.clock_bounds_us.values(), reverse=True)
         return sum(bounds[:2]) if len(bounds) > 1 else 0
 
@@ -153,7 +153,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
         try:
             await self._fleet.connect(self._plans)
             for machine in self._fleet.never_up:
-                # 0.0, because such a machine has never answered.
+                # No agent started on this machine. 0.0, because it has never answered.
                 self._machine_events[machine.ray_node_id, 0.0] = MachineEvent(
                     address=machine.address, from_us=0, until_us=None, nodes=(), is_lost=True
                 )

@@ -15,6 +15,7 @@ from cluster.fan_out import name_of_this_process as own_name
 from cluster.ray.actors import LOCAL, RayUnavailable, connect_ray, disconnect_ray
 from cluster.realtime.machine_processes import die_with_parent
 
+# `ray` is imported after `actors`, which first sets the environment variables that Ray reads.
 # isort: split
 
 import ray
@@ -242,4 +243,5 @@ def _first_line(error: RayError) -> str:
     if isinstance(error, RayTaskError):
         return repr(error.cause)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # Without a message, `rstrip` removes the colon after the name.
     return f"{type(error).__name__}: {lines[0] if lines else ''}".rstrip(": ")

@@ -1,9 +1,9 @@
 """RealHost: the Host of a node in real time, on a node process's asyncio loop.
 
 BaseHost has the part of a host that is the same in virtual and in real time. RealHost adds the
-clock of the run, timers, a file for trace rows and a file for log lines. It belongs to a
-NodeProcess. This is the process in which the node runs, perhaps with other nodes. The NodeProcess
-carries the messages of its nodes to other nodes.
+clock of the run, timers, a file for trace rows and a file for log lines. A RealHost belongs to a
+NodeProcess, the process in which the node runs, perhaps with other nodes. The NodeProcess carries
+the messages of its nodes to other nodes.
 
 An exception in a node's task or callback is reported as a failure. While a node is paused, its host
 fires no timers and delivers no messages. A process whose only node is paused is stopped, too

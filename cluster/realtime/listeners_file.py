@@ -2,9 +2,9 @@
 
 With this file, another program can use the cluster of a run as a client (`outside_client`). The
 driver, which conducts the run, writes it whenever a node has started or ended, and removes it at
-the end of the run. It also contains the token without which no node accepts a connection, so
-whoever can read the file can connect. If the driver is killed, the file stays, but nobody listens
-at its addresses.
+the end of the run. The file also contains the token without which no node accepts a connection, so
+a user who can read the file can connect. If the driver is killed, the file stays, but no process
+listens at its addresses.
 """
 
 import os

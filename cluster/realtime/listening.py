@@ -27,7 +27,7 @@ def listener_binding(
     default_host: str,
     port: int | None = None,
 ) -> ListenerBinding | None:
-    """Return the binding of one incarnation of a node; None if the node has no such listener.
+    """Return the binding of a node's listener for Kafka clients; None if the node has no listener.
 
     `port` is the port of the node's earlier incarnation; None for the first incarnation.
     """

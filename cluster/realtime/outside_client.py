@@ -1,8 +1,8 @@
 """A client from outside: an administrator in another process on a machine of a running cluster.
 
-With this module, a command such as the deletion of a group can be carried out on the cluster of a
-run that is going on, as with Kafka's command-line tools. The run keeps a listeners file in its
-directory, from which the client reads
+With this module, a command can act on the cluster of a run in progress, as Kafka's command-line
+tools do; an example is the deletion of a group. The run keeps a listeners file in its directory,
+from which the client reads
 - the directory: the address of each running node,
 - the token: the run's secret, without which its processes accept no connection, and
 - the run's clock.

@@ -28,9 +28,9 @@ T = TypeVar("T")
 class TraceReport:
     """Report about the trace files at the end of a run.
 
-    If a process was killed while it wrote, the last row of its file may be incomplete; `torn_bytes`
-    has the length of this rest for each such file. `lost` has the machines whose files could not be
-    fetched, with the reasons.
+    If a process was killed while it wrote, the last row of its file may be incomplete. `torn_bytes`
+    has the names of these files, each with the length of the incomplete row. `lost` has the
+    machines whose files could not be fetched, with the reasons.
     """
 
     rows: int

@@ -2,7 +2,7 @@
 
 The driver, the process that conducts the run, calls their methods over Ray: `cluster.ray.actors`
 makes Ray actors of them. An actor is an object in a process of its own. Ray may carry out the calls
-of one actor in another order than the driver has made them, so some methods have a number by which
+of one actor in another order than the driver has made them. So some methods get a number, by which
 they recognise an outdated call. The classes here do not need Ray, so that tests can use them
 directly.
 
@@ -85,9 +85,9 @@ class NodeService:
         # Made here and not in `__init__`, because a NodeProcess needs the running loop.
         self._process = NodeProcess(self._process_id, self._settings)
         address = await self._process.listen(self._bind_address)
-        # The many objects that exist by now (of Ray, for example) stay for ever. `freeze` takes
-        # them out of garbage collections, which would otherwise delay the nodes by tens of
-        # milliseconds.
+        # The many objects that exist by now (of Ray, for example) stay until the process ends.
+        # `freeze` takes them out of garbage collections, which would otherwise delay the nodes by
+        # tens of milliseconds.
         gc.collect()
         gc.freeze()
         return ListeningProcess(process=machine_processes.own_process(), address=address)

@@ -60,13 +60,13 @@ class FileLogStorage(LogStorage):
         self._synced_length = 0
         """Number of batches that this process has really synced to the disk.
 
-        It may be lower than `_flushed_length`, because `write_back` moves the flush mark without a
-        sync.
+        The number may be lower than `_flushed_length`, because `write_back` moves the flush mark
+        without a sync.
         """
         self._is_named_on_disk = False
         """True once this process has synced the directory.
 
-        Without that, a power loss could take the names of the log's files, and so the files.
+        Without that sync, a power loss could take the names of the log's files, and so the files.
         """
         self.recovery: LogRecovery | None = None
         """Report of the cut when the file was opened; None if the file was undamaged."""
@@ -148,8 +148,8 @@ class FileLogStorage(LogStorage):
             self._files.ftruncate(file, 0)  # a crash may have left an unfinished file
             write_all(self._files, file, b"".join(frames), at=0)
             self._files.fdatasync(file)
-            # `open` creates the mark's file if it is missing. It must exist before `sync_directory`
-            # below, which syncs the names of all files.
+            # `open` creates the mark's file if it is missing. The file must exist before
+            # `sync_directory` below, which syncs the names of all files.
             self._mark.open()
             self._files.replace(temporary, self._path)
         except OSError:
@@ -175,7 +175,7 @@ class FileLogStorage(LogStorage):
             self._files.fdatasync(self._file)
             self._synced_length = len(self._batches)
         if not self._is_named_on_disk:
-            # `open` creates the mark's file if it is missing. It must exist before
+            # `open` creates the mark's file if it is missing. The file must exist before
             # `sync_directory`, which syncs the names of all files.
             self._mark.open()
             self._files.sync_directory(self._path.parent)

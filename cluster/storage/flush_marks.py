@@ -7,7 +7,7 @@ order of writes matters:
 1. A flush syncs the data first (it waits until the disk has the data). Then it moves the mark up.
    So a flush never leaves a mark above bytes that the disk does not have.
 2. A cut of the log below the mark moves the mark down first, and then cuts the log. Otherwise
-   batches that are appended later would count as flushed, although nobody has flushed them.
+   batches that are appended later would count as flushed, although no flush has synced them.
 
 The file has two slots, each with room for one mark: a sequence number, the position and a CRC.
 """

@@ -23,7 +23,7 @@ from protocol.ids import Offset
 from protocol.records.batch import RecordBatch
 
 _LENGTH = struct.Struct(">I")
-"""Length of the payload, encoded as in the header; the CRC begins with these bytes."""
+"""Length of the payload, encoded as in the header; the CRC covers these bytes and the payload."""
 _HEADER = struct.Struct(">II")
 """Header of a frame: the length of the payload, and the CRC of length and payload."""
 _encoder = msgspec.msgpack.Encoder()

@@ -18,7 +18,7 @@ from protocol.trace import MESSAGE_KINDS, TraceRow
 _ROWS_PER_CHUNK = 512
 """Number of rows that are hashed together. One by one they would take twice as long."""
 FIRST_STEP_US = 1_000_000
-"""The run time between two marks at the beginning. It is doubled when there are too many marks."""
+"""The run time between two marks at the beginning; doubled whenever there are too many marks."""
 MAX_MARKS = 32
 """Largest number of marks in a trail. If there are more, every second mark is dropped."""
 MARK_DIGITS = 4
@@ -28,7 +28,7 @@ In one of 65,536 cases, two marks are equal by chance although the rows differ."
 
 
 class TraceDigest:
-    """Computes the digest of a run's trace. It is called with each row, in the order of time.
+    """Computes the digest of a run's trace. The run calls it with each row, in the order of time.
 
     The column `run` is not part of the digest, because two equal runs may have different ids.
     """
@@ -101,7 +101,8 @@ class TraceDigest:
 class EventsOnly:
     """Passes on the rows of a run as they would be if the run had traced no messages.
 
-    It leaves out the rows of messages, and numbers the other rows anew (`seq`).
+    EventsOnly leaves out the rows of messages, and numbers the other rows anew (`seq`). So the
+    digest of a run with messages can be compared with the digest of a run without messages.
     """
 
     def __init__(self, observer: Callable[[TraceRow], None]) -> None:

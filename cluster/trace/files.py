@@ -6,8 +6,8 @@ incarnation of broker-0, for example, writes to `trace/broker-0-2.frames`. A fil
 frames. A frame is one row in MessagePack, with its length in front.
 
 In each turn of its event loop, the process first writes the new rows to the page cache, and then
-sends the messages of this turn. So after a `kill -9` nobody has received a message whose row is
-missing, and at most the last frame is torn.
+sends the messages of this turn. So after a `kill -9` no node has received a message whose row is
+missing. At most the last frame is torn (written in part).
 
 At the end of the run the files are merged into one trace, which `parquet` writes.
 """

@@ -1,8 +1,8 @@
 """Recovery of the trace of a run whose driver was killed, from the files of its node processes.
 
-The driver, which conducts a run, writes the Parquet file with the trace at the end. If it was
-killed, there is no such file. But the nodes have written their own files (`*.frames`), up to the
-moment when they died.
+The driver, which conducts a run, writes the Parquet file with the trace at the end. If the driver
+was killed, there is no Parquet file. But the nodes have written their own files (`*.frames`), up to
+the moment when they died.
 """
 
 from collections.abc import Iterator

@@ -45,6 +45,7 @@ class CleaningChecks:
             return
         storage = log.storage
         batches = [storage.batch(index) for index in range(len(storage))]
+        # The number of batches that the cleaning was about.
         length = sum(batch.next_offset <= end_offset for batch in batches)
         self._check(host, log.topic_partition, batches, length, batches[:length])
 

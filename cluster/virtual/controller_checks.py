@@ -127,8 +127,8 @@ class ControllerChecks:
         if not request.want_shut_down:
             return
         life = (broker_id, BrokerEpoch(request.broker_epoch))
-        # None means that this broker need not wait. A fenced broker may stop at once, even if its
-        # controlled shutdown began before. Any other broker waits once its shutdown has begun.
+        # A fenced broker may stop at once, even if its controlled shutdown began before; so it has
+        # no shutdown offset here. Any other broker has one once its shutdown has begun.
         shutdown_offset = None if self._was_fenced else self._shutdowns.get(life)
         for partition in _led_by(broker_id, image):  # any partition is a violation
             raise InvariantViolation(
@@ -157,7 +157,8 @@ class ControllerChecks:
                 )
             self._shutdowns.pop(life, None)
         elif shutdown_offset is not None:
-            # The broker must wait. That is right only while some active broker is ignorant.
+            # The answer says that the broker must wait. This answer is right only while some active
+            # broker is ignorant.
             if ignorant is None:
                 raise InvariantViolation(
                     "a controlled shutdown ends once all active brokers have learnt of it",

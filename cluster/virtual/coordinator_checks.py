@@ -3,7 +3,7 @@
 A coordinator writes groups and offsets with acks=all, to a partition that its broker leads. So the
 leader must refuse the append if its ISR (the replicas in sync) is smaller than min.insync.replicas.
 And it must acknowledge the append only when the high watermark has passed the written records. The
-checks here look at the log and the ISR of the broker, and not at the coordinator. They are not made
+checks here look at the log and the ISR of the broker, and not at the coordinator. No check is made
 if an experiment has switched off this protection (`Guards`), or if the broker has lost the
 leadership meanwhile.
 
@@ -36,8 +36,8 @@ class CoordinatorChecks:
         self._gates_answers = spec.guards.high_watermark_gate
         """True if a commit is answered only when the high watermark has passed its record."""
         self._refuses_small_isr = (
-            # With `commits_apply_on_append`, appends have acks=1. Such an append needs no other
-            # replica in sync.
+            # With `commits_apply_on_append`, appends have acks=1, and need no other replica in
+            # sync.
             spec.guards.min_insync_check and not spec.java.commits_apply_on_append
         )
         self._under_min: dict[tuple[str, int, int | None], str] = {}
@@ -71,9 +71,9 @@ class CoordinatorChecks:
                 # As in Kafka, a partition cannot need more replicas than it has.
                 least = min(self._min_insync_replicas(broker), len(partition.replicas))
                 if len(partition.isr) < least:
-                    # This is a violation only if the append has acks=all, and so has a second row
-                    # at its end, with the same correlation id. (Tombstones are appended with
-                    # acks=0. They may be appended with a small ISR, and have no second row.)
+                    # A small ISR is a violation only if the append has acks=all. Only then the
+                    # append has a second row at its end, with the same correlation id. (Tombstones
+                    # are appended with acks=0, so they may be appended with a small ISR.)
                     self._under_min[append] = (
                         f"{partition.topic_partition}: leader {partition.broker_id} appended at "
                         f"{row.offset} with ISR {partition.isr}, and min.insync.replicas is {least}"
@@ -84,6 +84,7 @@ class CoordinatorChecks:
             raise InvariantViolation(
                 "an append with acks=all needs min.insync.replicas in sync", evidence
             )
+        # The leader acknowledges a record that is not below its high watermark.
         if (
             row.error == ErrorCode.NONE.name
             and self._gates_answers

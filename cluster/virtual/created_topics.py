@@ -130,6 +130,7 @@ def _check_leader(image: MetadataImage, name: str, partition: PartitionRegistrat
     """Check that the active replicas are in sync, and that the first of them leads."""
     unfenced, _fenced = _usable_brokers(image)
     active = tuple(each for each in partition.replicas if each in unfenced)
+    # `active[:1]` has the first active replica. Without an active replica, no leader is right.
     if partition.isr != active or partition.leader not in active[:1]:
         raise InvariantViolation(
             "a new partition's active replicas are in sync, and the first one leads",
@@ -141,6 +142,7 @@ def _check_leader(image: MetadataImage, name: str, partition: PartitionRegistrat
 def _check_spread(image: MetadataImage, name: str, partitions: list[PartitionRegistration]) -> None:
     """Check that no unfenced broker leads two more of the topic's partitions than another."""
     leaders = Counter(partition.leader for partition in partitions)
+    # `[0]` has the unfenced brokers.
     led = {broker: leaders[broker] for broker in _usable_brokers(image)[0]}
     if max(led.values()) > min(led.values()) + 1:
         raise InvariantViolation("leaders of a new topic are spread", f"{name}: {led}")

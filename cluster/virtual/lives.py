@@ -43,7 +43,7 @@ class VirtualLife(NodeLife):
         self.self_checking: SelfChecking | None = None
         """The live node, if it has checks of its own state; None otherwise.
 
-        It is determined when the node starts, because checks are frequent, and `isinstance` with a
+        Determined once, when the node starts, because checks are frequent, and `isinstance` with a
         protocol is slow.
         """
         self.is_stopping = False
@@ -72,7 +72,8 @@ class VirtualLives(NodeLives[VirtualLife]):
     """Every node of a run in virtual time, and the administrator's host.
 
     The methods that start, kill or pause a node raise UnknownNode if there is no such node, or if
-    it is in a wrong state. They are coroutines because `Runtime` says so; none of them waits.
+    it is in a wrong state. They are coroutines only because `Runtime` has them as coroutines; none
+    of them waits.
     """
 
     def __init__(
@@ -172,7 +173,7 @@ class VirtualLives(NodeLives[VirtualLife]):
         return self.crash_now(node, loses_power=True)
 
     def crash_now(self, node: NodeName, *, loses_power: bool = False) -> HitNode:
-        """Kill a node. This may be called inside a callback, even one of the same node."""
+        """Kill a node; may be called inside a callback, even one of the same node."""
         life = self._begin(node, LifeAct.KILL, cause=KillCause.POWER_LOSS if loses_power else None)
         host = life.live_host()
         self._end_life(life, host)
@@ -244,6 +245,7 @@ class VirtualLives(NodeLives[VirtualLife]):
         Raises: UnknownNode if no node has one of the names.
         """
         # The dicts with None as values, here and below, are ordered sets.
+        # Node -> the nodes at the other ends of the connections that are reset.
         peers_by_node: dict[NodeName, dict[NodeName, None]] = {}
         for names, others in ((sources, destinations), (destinations, sources)):
             for name in names:

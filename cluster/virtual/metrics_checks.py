@@ -86,7 +86,7 @@ class MetricsChecks:
             case TraceKind.LOAD_STARTED:
                 # As in Kafka, a load's duration includes its wait for earlier loads.
                 waited_us = _detail_of(row)["wait_us"]
-                # Such a row always has a partition; `or ""` is for mypy.
+                # A row about a load always has a partition; `or ""` is for mypy.
                 life.loads_begun[row.partition or ""] = row.node_time_us - waited_us
             case TraceKind.LOAD_COMPLETED:
                 scheduled_us = life.loads_begun.pop(row.partition or "")
@@ -146,7 +146,7 @@ def _check_rates(row: TraceRow, values: dict[str, Any], counts: dict[str, float]
 
 
 def _check_load_time(row: TraceRow, life: _Life, longest_ms: float | None) -> None:
-    """Check the longest recent load; `longest_ms` is None if the sample has no such load.
+    """Check the longest recent load; `longest_ms` is None if the sample has no time of a load.
 
     The metric keeps each value for at least one window, and for at most three windows: the values
     of a window are dropped two windows after the last of them. So the maximum must be the time of a

@@ -143,7 +143,7 @@ class VirtualNetwork:
 
         If no such host is up, the machine's kernel answers: it refuses an OpenFrame, and resets the
         connection to which any other frame belongs. (A peer may still use a connection whose other
-        end is dead, because a cut of the link may delay the news.)
+        end is dead, because a cut of the link may delay the frame that ends the connection.)
         """
         host = self._up.get(frame.destination)
         if host is not None:

@@ -277,6 +277,7 @@ class ReplicaChecks:
             self._lagging_since_us.pop(key, None)
             return
         since_us = self._lagging_since_us.setdefault(key, now_us)
+        # The leader gets replica.lag.time.max.ms more, from the first sight of the lag.
         if now_us - since_us > self._lag_max_us:
             raise InvariantViolation(
                 "a follower that lags leaves the ISR",

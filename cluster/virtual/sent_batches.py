@@ -34,7 +34,7 @@ class SentBatches:
     """The last batches of each producer in each partition, as brokers received them."""
 
     def __init__(self) -> None:
-        # by producer id, producer epoch, topic and partition
+        # (producer id, producer epoch, topic, partition) -> the last batches
         self._sent: dict[tuple[int, int, str, int], deque[_Sent]] = {}
 
     def check(self, request: ProduceRequest) -> None:

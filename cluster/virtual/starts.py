@@ -1,11 +1,11 @@
 """Start times of a run's nodes, drawn from the seed.
 
-If all nodes of a simulated cluster started at the same moment, their timers would tick together for
-ever, and a fault at a certain time would always come at the same moment between two heartbeats. In
-a real cluster a fault may come at any moment between two heartbeats. So the nodes start at random
-times: each broker starts within a span that is as long as the period of its heartbeats. The members
-of a group need more than that, because their heartbeats begin together when the group is stable.
-For them, `draw_wait_us` draws a random wait before the first fault.
+If all nodes of a simulated cluster started at the same moment, their timers would tick together in
+the whole run. A fault at a certain time would always come at the same moment between two
+heartbeats. In a real cluster a fault may come at any moment between two heartbeats. So the nodes
+start at random times: each broker starts within a span that is as long as the period of its
+heartbeats. For the members of a group, random starts are not enough, because their heartbeats begin
+together when the group is stable. So `draw_wait_us` draws a random wait before the first fault.
 
 Each node has a random stream of its own here. So drawing these times changes no other random number
 of the run, and a node that is added to the cluster does not change the times of the other nodes.
@@ -26,7 +26,7 @@ from cluster.spec import (
 from protocol.ids import NodeName
 
 READY_US = 500_000
-"""Time from the last possible start of a broker to the first possible start of a client. It is long
+"""Time from the last possible start of a broker to the first possible start of a client: long
 enough for all brokers to be ready."""
 CLIENTS_SPAN_US = 250_000
 """Length of the span in which all clients start, as if one command had started them.

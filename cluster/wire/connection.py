@@ -183,6 +183,7 @@ class WireConnection(asyncio.Protocol):
     def _serve_next(self) -> None:
         """Serve the next request, if it is complete and no other is being served or sent."""
         self._is_scheduled = False
+        # Later, `hold`, `answer` or `resume_writing` schedules the next call.
         if self.is_closed or self._is_held or self.exchange is not None or self._is_sending:
             return
         unread = self._unread

@@ -61,8 +61,8 @@ class UnsupportedRequest(Exception):
 class Exchange:
     """A request for the broker, and the data for encoding its answer.
 
-    `answer_version` is the version in which the answer is encoded. If a Produce has an invalid
-    batch, the broker does not get this batch; `refused_batches` has the outcomes of such
+    `answer_version` is the version in which the answer is encoded. If a Produce has invalid
+    batches, the broker does not get these batches. `refused_batches` has the outcomes for their
     partitions, by topic.
     """
 
@@ -93,8 +93,8 @@ class Exchange:
         """Return the frame of an answer: size, correlation id, message.
 
         The correlation id is the number by which the client finds the request of an answer. The
-        broker's answer lacks the cluster id and the parts that only Kafka clients need. They are
-        added here; see the methods that are called.
+        broker's answer lacks the cluster id and the parts that only Kafka clients need; this method
+        adds them.
         """
         if isinstance(response, MetadataResponse):
             response = msgspec.structs.replace(response, cluster_id=cluster_id)

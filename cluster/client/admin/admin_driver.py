@@ -41,13 +41,14 @@ from protocol.config import ConsumerConfig
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import BrokerId, broker_name
 
+# K is a key; V the value in a key's outcome; A the response to an Ask; F the response to a Lookup.
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 A = TypeVar("A", bound=AnyResponse)
 F = TypeVar("F", bound=AnyResponse)
 
 _TRIES_MIN = 3
-"""Number of requests without an answer for which the time must suffice, if the caller limits it."""
+"""Number of requests without an answer for which a caller's `timeout_ms` must suffice."""
 
 _NOT_HERE = frozenset(
     {
@@ -63,7 +64,10 @@ _NOT_HERE = frozenset(
 
 
 class GaveUp(ClientError):
-    """No final answer came in time. `name` is the name of the last retriable error."""
+    """No final answer came in time. `name` is the name of the last retriable error.
+
+    `waited_us` is the time for which the caller has waited.
+    """
 
     def __init__(self, name: str, *, waited_us: int) -> None:
         super().__init__(name, retriable=True)
@@ -95,9 +99,9 @@ class Ask(Generic[K, V, A]):
     response_type: type[A]
     outcomes: Callable[[A, BrokerId, tuple[K, ...]], Mapping[K, V | ClientError]]
     on_silence: Callable[[BrokerId, str], None] | None = None
-    """If set, it is called with the broker and the error when no answer came.
+    """Function that is called with the broker and the error when a request got no answer.
 
-    The broker may have carried out the request nevertheless."""
+    The broker may have carried out the request nevertheless. None if no call is needed."""
 
 
 class AdminDriver:
@@ -126,6 +130,7 @@ class AdminDriver:
             # `-(-a // b)` is a / b rounded up.
             request_timeout_ms = min(request_timeout_ms, -(-timeout_ms // _TRIES_MIN))
         self._request_timeout_us = request_timeout_ms * MS
+        # For requests that wait for replication (`waits`); `timeout_ms` does not shorten this time.
         self._longest_request_us = config.request_timeout_ms * MS
         self.deadline_us = host.now_us() + self._timeout_ms * MS
         self._controllers = tuple(
@@ -178,7 +183,7 @@ class AdminDriver:
         *,
         waits: bool = False,
     ) -> dict[K, V | ClientError]:
-        """Send the request about each key to its broker, and return the outcomes in their order.
+        """Send the request about each key to its broker; return the outcomes in the keys' order.
 
         The outcome of a key is GaveUp if no final answer came in time. `keys` may be a mapping that
         has the broker of each key, or None for a broker that `lookup` must find. Without `lookup`,

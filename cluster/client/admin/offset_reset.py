@@ -3,7 +3,7 @@
 The functions only compute. The caller first reads the present offsets from the brokers, and at the
 end commits the planned offsets. As in Kafka's tool, an offset outside the log is replaced by the
 nearer end of the log. For example, if a log has the offsets 10 to 20 and the user asks for offset
-5, the plan is to commit 10. `PlannedOffset.asked_for` is then 5, so that the user can be told.
+5, the plan is to commit 10. Then `PlannedOffset.asked_for` is 5, for a remark to the user.
 
 Source: Kafka ConsumerGroupCommand.prepareOffsetsToReset, checkOffsetsRange.
 """

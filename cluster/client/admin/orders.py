@@ -2,8 +2,8 @@
 
 Most of these functions are *orders*: a run's plan contains them among its faults, for example the
 deletion of a group at a certain time. `fetch_committed_offsets` is used at the end of a run, when
-the checks need the committed offsets. It reads them as a consumer does: from the coordinator that
-the brokers name, and only when no open transaction contains them.
+the checks need the committed offsets. The function reads the offsets as a consumer does: from the
+coordinator that the brokers name, and only when no open transaction contains them.
 
 Each function takes the administrator's host and the cluster, and opens and closes connections of
 its own.
@@ -107,6 +107,7 @@ async def fetch_committed_offsets(
     """
     config = ConsumerConfig()
     wakeup = Wakeup(host)
+    # `()`: no topics, because only the brokers are needed.
     metadata = Metadata(host, cluster, config, (), on_update=wakeup.set)
     network = NetworkClient(host, config, known_nodes=metadata.nodes, on_disconnect=wakeup.set)
     backoff = retry_backoff(host, config)
@@ -126,7 +127,7 @@ async def fetch_committed_offsets(
         GroupId(group_id),
         discovery,
         member_id=lambda: UNKNOWN_MEMBER,
-        cause=OffsetFetchCause.VERIFICATION,
+        cause=OffsetFetchCause.VERIFICATION,  # for the trace: the run verifies the offsets
     )
     deadline_us = host.now_us() + config.default_api_timeout_ms * MS
 
@@ -183,8 +184,8 @@ async def move_leader(
 ) -> None:
     """Make `broker`, one of the replicas, the preferred leader of `partition`, and elect it.
 
-    This is what an administrator does with kafka-reassign-partitions and then
-    kafka-leader-election, in 60 s in all:
+    An administrator does the same with kafka-reassign-partitions and then kafka-leader-election.
+    The three steps may take 60 s in all:
     1. ask a broker for the replicas;
     2. have the controller put `broker` first (this order stays, even if the election fails);
     3. have the controller elect it.
@@ -254,7 +255,7 @@ def _raise_failures(errors: Mapping[str, ErrorCode], failure: type[TopicOrderFai
 
 
 async def _elect_preferred(admin: AdminClient, partitions: Sequence[TopicPartition] | None) -> None:
-    """See elect_preferred_leaders."""
+    """Elect the leaders with a given client; see elect_preferred_leaders."""
     try:
         errors = await admin.elect_leaders(ElectionType.PREFERRED, partitions)
     except ClientError as error:
@@ -312,7 +313,8 @@ async def delete_offsets(
     """Delete the group's committed offsets of some topics. Raises: as remove_members.
 
     With `unknown_partitions` the order also names, for each topic, one partition that does not
-    exist. The result has this partition only if its answer is not UNKNOWN_TOPIC_OR_PARTITION.
+    exist. The coordinator should answer UNKNOWN_TOPIC_OR_PARTITION for this partition. The result
+    has the partition only if the answer is a different one.
     """
     with _group_order(host, cluster, group_id) as admin:
         partitions = await _partitions_of(admin, topics)
@@ -322,6 +324,7 @@ async def delete_offsets(
         errors = await admin.delete_consumer_group_offsets(group_id, [*partitions, *unknown])
         answers = dict.fromkeys(map(str, partitions), NOT_IN_RESPONSE)
         for partition, code in errors.items():
+            # Leave out the unknown partitions that got the expected answer.
             if partition not in unknown or code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 answers[str(partition)] = code.name
         return answers

@@ -180,6 +180,7 @@ def fetched_offsets(
 
     Partitions without a committed offset (-1 in the answer) are left out.
     """
+    # If `failure` returns None, `or` takes the offsets.
     return {
         group.group_id: failure(group.error_code)
         or {

@@ -87,11 +87,12 @@ class RoundRobinAssignor:
         """Return every member's partitions, all from topics that the member subscribes to."""
         ordered = sorted(members, key=_member_order)
         assigned: dict[MemberId, list[TopicPartition]] = {m.member_id: [] for m in ordered}
-        turn = 0  # index of the member that is next
+        turn = 0  # the member that is next is `ordered[turn % len(ordered)]`
         for topic in sorted(partition_counts):
             if not any(topic in member.topics for member in ordered):
                 continue  # no member to assign to: the search below would not end
             for partition in range(partition_counts[topic]):
+                # Skip members that do not subscribe to the topic.
                 while topic not in ordered[turn % len(ordered)].topics:
                     turn += 1
                 assigned[ordered[turn % len(ordered)].member_id].append(
@@ -110,7 +111,8 @@ ASSIGNORS: dict[str, Assignor] = {
 def _member_order(member: MemberSubscription) -> tuple[bool, str]:
     """Return the key by which an assignor sorts members.
 
-    Static members come first, sorted by instance id. Other members follow, sorted by member id.
+    Static members come first (False sorts before True), sorted by instance id. Other members
+    follow, sorted by member id.
     """
     if member.group_instance_id is not None:
         return False, member.group_instance_id

@@ -206,8 +206,8 @@ class ConsumerCoordinator:
         if not membership.rejoin_needed_or_pending and self._subscriber.metadata_changed():
             membership.request_rejoin("cached metadata has changed")
         if membership.rejoin_needed_or_pending and not await self._join_if_needed():
-            # The end of a join in flight wakes poll. But if the join has failed, nothing wakes poll
-            # when it is time to try again.
+            # The end of a join in flight wakes poll. If no join is in flight, for example because
+            # the last join has failed, nothing wakes poll when it is time to try again.
             join = membership.join
             return join is None or join.is_done
         if self._auto_commit is not None:
@@ -275,8 +275,8 @@ class ConsumerCoordinator:
     async def release_partitions(self) -> None:
         """Give up all partitions.
 
-        They are revoked, so that the application can still commit, if the member has a generation.
-        Otherwise they are lost: the group may have given them to other members.
+        If the member has a generation, the partitions are revoked: the application can still
+        commit. Otherwise they are lost: the group may have given them to other members.
 
         Source: Kafka onJoinPrepare, onLeavePrepare.
         """
@@ -321,6 +321,7 @@ class ConsumerCoordinator:
         if len(assignment) < 2:  # the version, two bytes, comes first
             raise ClientError(INSUFFICIENT_ASSIGNMENT, retriable=False)
         partitions = decode_assignment(assignment).partitions()
+        # As in Kafka, where the application may change its subscription during a join.
         if any(partition.topic not in self._subscription.topics for partition in partitions):
             membership.request_rejoin("received assignment doesn't match the current subscription")
             return

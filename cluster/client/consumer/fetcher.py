@@ -109,8 +109,8 @@ class Fetcher:
     def send_fetches(self) -> int | None:
         """Send a Fetch to every leader that has none in flight, if one of its partitions needs it.
 
-        If a partition cannot be fetched because of a backoff, no event will wake poll at the end of
-        the backoff. So the earliest such end is returned; None if there is no such partition.
+        Returns the earliest end of a backoff that keeps a partition from being fetched, because no
+        event wakes poll at this time; None if no backoff does.
         """
         by_leader: dict[NodeName, list[tuple[AssignedPartition, FetchPartition]]] = {}
         held_until_us: int | None = None
@@ -204,11 +204,14 @@ class Fetcher:
         node: NodeName,
         asked: dict[TopicPartition, tuple[AssignedPartition, int]],
     ) -> None:
-        """Process the answer to a Fetch. `asked` has the offset in the Fetch of each partition."""
+        """Process the answer to a Fetch.
+
+        `asked` has each partition of the Fetch, with its state and the offset in the Fetch.
+        """
         del self._in_flight[node]
         if answer.error is not None or answer.value.error_code is not ErrorCode.NONE:
-            # An error code needs a backoff here. After a lost connection, the network client sees
-            # to the backoff and asks for new metadata.
+            # After an error code, the partitions need a backoff. After a lost connection, the
+            # network client itself keeps a backoff and asks for new metadata.
             if answer.error is None:
                 for state, _offset in asked.values():
                     self._retry_later(state)

@@ -63,8 +63,7 @@ class StateReason:
     """Reason of a change of state, as a MEMBER_STATE row shows it.
 
     - `text`: the reason for people; it may be empty. After a reset the member joins the group
-      again. Its JoinGroup has a field for a reason, with which Kafka's log explains rebalances, and
-      this text is sent in it.
+      again, and its JoinGroup carries this text in the field `reason`.
     - `api`, `error`: if an error in an answer made the generation invalid, the request and the
       error. If the member left because an error ended its application, `error` is this error, and
       `api` is None.

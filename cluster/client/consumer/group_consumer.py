@@ -226,7 +226,8 @@ class GroupConsumer:
     async def close(self, ended_by: ClientError | None = None) -> None:
         """Commit if commits are automatic, give up the partitions, leave the group, disconnect.
 
-        `ended_by` is the error that ended the application; None if it was asked to stop.
+        `ended_by` is the error that ended the application; None if the application was asked to
+        stop.
         Source: Kafka AbstractCoordinator.close, ConsumerCoordinator.close.
         """
         deadline_us = self._host.now_us() + CLOSE_TIMEOUT_MS * MS
@@ -287,7 +288,8 @@ class GroupConsumer:
     def _idle_until_us(self, application_us: int | None) -> int | None:
         """Return the time at which a poll without records must end, None if there is none.
 
-        This is when the application wants to do something, or when an automatic commit is due.
+        The poll must end when the application wants to do something (`application_us`), or when an
+        automatic commit is due.
         """
         automatic_us = self._coordinator.auto_commit_due_us()
         return application_us if automatic_us is None else _earlier(application_us, automatic_us)
@@ -316,8 +318,8 @@ class GroupConsumer:
     def _joined(self) -> None:
         """Begin heartbeats.
 
-        This method exists because Membership is created before Heartbeat, so it cannot get
-        `_heartbeat.enable` as its callback.
+        Membership calls this method and not `_heartbeat.enable`, because Membership is created
+        before Heartbeat.
         """
         self._heartbeat.enable()
 

@@ -26,7 +26,7 @@ from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 
 
 class Heartbeat:
-    """The heartbeats of one member. It also watches the session timeout and the poll interval."""
+    """Sends one member's heartbeats, and watches the session timeout and the poll interval."""
 
     def __init__(
         self,
@@ -159,8 +159,9 @@ class Heartbeat:
 
         The broker that was asked may be silent. If its lookup is abandoned, the next lookup goes to
         a broker with fewer requests in flight. Kafka's thread abandons every lookup that it finds
-        in flight. This task runs earlier than Kafka's thread would. So it abandons a lookup only
-        when it finds the lookup for the second time.
+        in flight. This task is woken as soon as the coordinator is forgotten, so it runs earlier
+        than Kafka's thread would. Therefore it abandons a lookup only when it finds the lookup for
+        the second time.
         """
         lookup = self._discovery.lookup()
         if lookup is not self._awaited_lookup:

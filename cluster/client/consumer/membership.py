@@ -5,8 +5,8 @@ SyncGroup contains the member's new partitions. Here the two requests together a
 Its result is the assignment, still as bytes.
 
 The handler of an answer runs as soon as the answer arrives, even while the application is busy. But
-partitions are revoked and assigned only when the application polls, because the application takes
-part in this. The module `consumer_coordinator` does it.
+the module `consumer_coordinator` revokes and assigns partitions only when the application polls,
+because the application may commit before a revocation.
 
 An answer may come late, when the member has already entered another generation. Therefore each
 handler also gets `sent`: the generation that the member had when it sent the request. If `sent` is
@@ -319,8 +319,8 @@ class Membership:
                 self._discovery.mark_unknown(code.name)
                 error = error_from_code(code)
             case _:
-                # As in Kafka, even COORDINATOR_LOAD_IN_PROGRESS is fatal here. A coordinator knows
-                # this: while it loads, it answers a SyncGroup with REBALANCE_IN_PROGRESS.
+                # As in Kafka, even COORDINATOR_LOAD_IN_PROGRESS is fatal here. Therefore a loading
+                # coordinator answers SyncGroup with REBALANCE_IN_PROGRESS instead.
                 error = unexpected_error(code)
         join.fail(error)
 
@@ -368,8 +368,8 @@ class Membership:
         """
         request: RequestFuture[LeaveGroupResponse] | None = None
         member = self.member
-        # A member that has not joined, or has no id yet, is not in the group. If it knows no
-        # coordinator, there is nobody to send the request to.
+        # A static member does not leave. A member that is UNJOINED or has no id is not in the
+        # group. Without a known coordinator, no broker can get the request.
         if (
             self._config.group_instance_id is None
             and self._discovery.coordinator() is not None

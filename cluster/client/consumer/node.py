@@ -58,7 +58,7 @@ class ConsumerNode:
         self._start_jitter_us = costs.consumer_start_jitter_us if host.simulates_costs else 0
         # At least 1 ms, because the code below divides by it.
         self._poll_timeout_us = max(1, spec.poll_timeout_ms) * MS
-        # A Kafka application would be in a poll now. This is the time at which this poll began.
+        # Time at which the present poll of a Kafka application would have begun.
         self._poll_began_us = 0
         self._commit_due_us = 0
         self._is_committing = False
@@ -143,8 +143,8 @@ class ConsumerNode:
         if records:
             self._poll_began_us = now_us
         else:
-            # An application of Kafka would have polled in vain several times meanwhile. The next
-            # poll begins where the last of these polls would have ended.
+            # An application of Kafka would have made several polls without records meanwhile. The
+            # next poll begins where the last of these polls would have ended.
             empty_polls = (now_us - self._poll_began_us) // self._poll_timeout_us
             self._poll_began_us += empty_polls * self._poll_timeout_us
 
@@ -190,8 +190,8 @@ class ConsumerNode:
     def _idle_until_us(self) -> int | None:
         """Return when poll must end even without records, so that the application can commit.
 
-        An application looks at its clock only when poll returns. So this is the end of the Kafka
-        poll in which the commit becomes due. None means that no commit will become due.
+        An application of Kafka can commit only between two polls. So the result is the end of the
+        Kafka poll in which the commit becomes due; None if no commit will become due.
         """
         if self._is_closing:
             return self._host.now_us()

@@ -284,8 +284,8 @@ class OffsetCommits:
 class AutoCommit:
     """Carries out `enable.auto.commit`: a poll commits the records of earlier polls.
 
-    It does so when `auto.commit.interval.ms` are over since the last commit. `consumed` returns the
-    positions after the last records that the application has got.
+    A commit is due when `auto.commit.interval.ms` are over since the last commit. `consumed`
+    returns the positions after the last records that the application has got.
     Source: Kafka ConsumerCoordinator.maybeAutoCommitOffsetsAsync.
     """
 

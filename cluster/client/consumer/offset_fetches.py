@@ -1,7 +1,7 @@
 """OffsetFetch: the group's committed offsets, from its coordinator.
 
 As in Kafka's Java consumer, every request sets `require_stable`. This matters for offsets that are
-committed in a transaction: as long as such a transaction is undecided, the coordinator answers
+committed in a transaction. As long as the transaction is undecided, the coordinator answers
 UNSTABLE_OFFSET_COMMIT for the partition, and the client must ask again.
 
 Source: Kafka ConsumerCoordinator.OffsetFetchResponseHandler; docs/kafka, BEHAVIOUR 7.5.
@@ -60,7 +60,7 @@ class OffsetFetches:
         # Only for the trace; `send` below finds the coordinator by itself.
         node = self._discovery.coordinator()
         result: RequestFuture[CommittedOffsets] = RequestFuture()
-        topics = None
+        topics = None  # OffsetFetch without topics asks for all partitions
         if partitions is not None:
             topics = tuple(
                 OffsetFetchRequestTopics(name=topic, partition_indexes=indexes)

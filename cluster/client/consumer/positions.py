@@ -173,7 +173,8 @@ class Positions:
                 self._metadata.request_update()
                 continue
             node = broker_name(leader)
-            # Otherwise the answer in flight wakes poll, which then also asks for this partition.
+            # If the leader has a ListOffsets in flight, its answer wakes poll, which then asks for
+            # this partition.
             if node not in self._resets_in_flight:
                 by_leader.setdefault(node, {})[state.partition] = state
         for node, partitions in by_leader.items():
@@ -238,7 +239,7 @@ class Positions:
         self._wakeup.set()
 
     def _set(self, state: AssignedPartition, position: Position, cause: PositionCause) -> None:
-        """Set a partition's position, and trace it."""
+        """Set a partition's position, and trace it as POSITION_RESET, whatever the cause is."""
         state.position = position
         state.needs_reset = False
         state.retry_at_us = 0

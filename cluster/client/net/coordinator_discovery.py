@@ -119,7 +119,7 @@ class CoordinatorDiscovery:
         self._on_change()
 
     def lookup(self) -> RequestFuture[None]:
-        """Send FindCoordinator to the least loaded node, or join the lookup in flight.
+        """Return the lookup in flight; without one, send FindCoordinator to the least loaded node.
 
         The future succeeds once the coordinator is known. If it fails with an error that is not
         retriable, the application gets that error.
@@ -151,7 +151,7 @@ class CoordinatorDiscovery:
     def abandon_lookup(self) -> None:
         """Make the next `lookup` send a new request, although one is in flight.
 
-        If the earlier request is answered after all, its answer counts.
+        If the abandoned request is answered later, its answer still counts.
 
         Source: Kafka AbstractCoordinator.clearFindCoordinatorFuture in HeartbeatThread.run.
         """
@@ -169,8 +169,9 @@ class CoordinatorDiscovery:
         try:
             await with_retries(self._host, self._backoff, deadline_us, self._find_once, deadline_us)
         except ClientError as error:
+            # A retriable error means that the deadline has passed.
             if not error.retriable:
-                raise  # a retriable error means that the deadline has passed
+                raise
         return self._coordinator is not None
 
     def send(
@@ -247,7 +248,7 @@ class CoordinatorDiscovery:
                 self._coordinator = CoordinatorNode(
                     BrokerId(named.node_id), broker_name(named.node_id), self._found
                 )
-                # The column `cause` of such a row holds the node that answered.
+                # In a COORDINATOR_FOUND row, the column `cause` has the node that answered.
                 self._trace(TraceKind.COORDINATOR_FOUND, peer=self._coordinator.name, cause=asked)
                 # Connect early, so that a dead coordinator is noticed before a request needs it.
                 self._network.try_connect(self._coordinator.name, COORDINATOR)

@@ -2,9 +2,9 @@
 
 Kafka's client handles an answer as soon as it arrives, and the order of these handlers is part of
 the protocol. asyncio's futures would call them one turn of the event loop later, which is too late.
-For example, a member of a group ignores an error about a generation that it has left. One turn
-later it may have entered the next generation, and would act differently. Therefore a RequestFuture
-calls its listeners immediately.
+For example, a member of a group reacts to an error about its generation, but ignores an error about
+a generation that it has left. One turn later the member may have left the generation, and would
+ignore the error. Therefore a RequestFuture calls its listeners immediately.
 """
 
 from asyncio import Future
@@ -82,9 +82,9 @@ class RequestFuture(Generic[T]):
 class Wakeup:
     """Lets one coroutine sleep until something that it waits for may have happened.
 
-    The coroutine awaits `wait` in a loop, and checks after each wait what has happened. Everybody
-    who changes something calls `set`. If the coroutine is not waiting at that moment, its next
-    `wait` ends immediately. Several calls of `set` may end only one wait.
+    The coroutine awaits `wait` in a loop, and checks after each wait what has happened. Code that
+    changes something calls `set`. If the coroutine is not waiting at that moment, its next `wait`
+    ends immediately. Several calls of `set` may end only one wait.
     Source: Kafka's selector, which ends a poll with any network event.
     """
 
@@ -96,8 +96,8 @@ class Wakeup:
     def set(self) -> None:
         """Wake the waiter; if no coroutine waits, let the next wait end immediately."""
         waiter = self._waiter
-        # If the waiter is done, an earlier `set` has woken the coroutine, which has not run yet. It
-        # will see this change, too.
+        # If the waiter is done, an earlier `set` has woken the coroutine, which has not run yet.
+        # When the coroutine runs, it sees this change, too.
         if waiter is None:
             self._is_set = True
         elif not waiter.done():
@@ -123,7 +123,7 @@ class Wakeup:
     async def wait_for(self, future: RequestFuture[T], deadline_us: int) -> bool:
         """Wait until `future` is done or `deadline_us` has come; return True if it is done.
 
-        Whoever completes `future` must also set this wakeup.
+        The code that completes `future` must also set this wakeup.
         """
         while not future.is_done:
             if self._host.now_us() >= deadline_us:

@@ -87,8 +87,8 @@ class Metadata:
         self._update_wanted = False
         self._is_asking = False
         self._failures = 0  # failed requests in a row
-        # Number of answers in a row that changed nothing in the cache. From the second such answer
-        # on, the backoff before the next request grows with each of these answers.
+        # Number of answers in a row that changed nothing in the cache. From the second of them on,
+        # each one makes the backoff before the next request longer.
         self._equal_answers = 0
         # End of the backoff, before which no request is sent.
         self._allowed_at_us = 0
@@ -151,7 +151,7 @@ class Metadata:
         if self._network is None or not self._update_wanted:
             return
         node = self._network.least_loaded_node()
-        if node is None:  # every node is held back, for about the reconnect backoff
+        if node is None:  # every node is in its reconnect backoff, so try again about at its end
             self._schedule(self._reconnect_backoff_us)
             return
         self._is_asking = True

@@ -99,6 +99,7 @@ class NetworkClient:
             if isinstance(config, ConsumerConfig)
             else config.socket_connection_setup_timeout_ms
         )
+        # `delay_us` of this object returns a timeout and not a wait.
         self._setup_timeout = ExponentialBackoff(
             host, config.socket_connection_setup_timeout_ms, setup_max_ms
         )
@@ -186,15 +187,16 @@ class NetworkClient:
         now_us = self._host.now_us()
         # A random start spreads the clients over the brokers.
         start = self._host.rng.randrange(len(nodes))
-        ready: tuple[int, KnownNode] | None = None
+        ready: tuple[int, KnownNode] | None = None  # number of requests in flight, node
         connecting: KnownNode | None = None
-        can_connect: tuple[int, KnownNode] | None = None
+        can_connect: tuple[int, KnownNode] | None = None  # time of the last attempt, node
 
         for index in range(len(nodes)):
             node = nodes[(start + index) % len(nodes)]
             state = self._refresh_state(node.name, node.purpose)
             connection = state.connection
             if connection is None:
+                # Of the nodes that are not held back, keep the one whose last attempt is oldest.
                 if now_us >= state.retry_at_us and (
                     can_connect is None or state.last_attempt_us < can_connect[0]
                 ):
@@ -259,8 +261,8 @@ class NetworkClient:
         state.connection = connection
 
         def on_close() -> None:
-            # If the client closed the connection by `disconnect`, the end is noted already. And
-            # such an end is no sign of stale metadata.
+            # If the client closed the connection by `disconnect`, the end is noted already, and
+            # says nothing about the metadata.
             if connection in self._closed_by_disconnect:
                 del self._closed_by_disconnect[connection]
                 return
@@ -281,8 +283,8 @@ class NetworkClient:
     def _note_end(self, state: _ConnectionState) -> None:
         """Start the backoff after a connection ended.
 
-        This may be called twice for one end, or while the connection is not closed; then it does
-        nothing. If the connection had been open, the backoff is the shortest one.
+        A second call for the same end has no effect, and a call while the connection is not closed
+        has none either. If the connection had been open, the backoff is the shortest one.
         Source: Kafka ClusterConnectionStates.disconnected.
         """
         if state.connection is None or not state.connection.is_closed:

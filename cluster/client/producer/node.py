@@ -131,8 +131,8 @@ class ProducerNode:
     async def _run(self) -> None:
         """Append records at the fixed rate.
 
-        While the topic is unknown or the buffer is full, it appends nothing, as Kafka's `send`
-        blocks then.
+        While the topic is unknown or the buffer is full, no record is appended, because Kafka's
+        `send` blocks then.
         """
         # At least 1 us, the unit of the host's clock.
         interval_us = max(1, round(_SECOND_US / self._spec.records_per_second))

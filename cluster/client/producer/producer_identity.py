@@ -36,6 +36,7 @@ class ProducerIdentity:
         self.producer_id: int = NO_PRODUCER_ID
         """-1 until a broker has assigned an id, and again once the epochs of an id are used up."""
         self._epoch = 0
+        # The identity of each partition's next batch, unless the epoch is raised before.
         self._next: dict[TopicPartition, BatchIdentity] = {}
 
     def begin(self, producer_id: int, producer_epoch: int) -> None:

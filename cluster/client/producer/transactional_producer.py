@@ -189,9 +189,9 @@ class TransactionalProducer:
             self._drop_producer_id()
             raise TransactionAborted(error.name) from error
         except ClientError as error:
-            # If the abort cannot be sent either, the coordinator aborts the transaction after the
-            # transaction's timeout. The transaction never commits, because nobody has asked for a
-            # commit.
+            # If the abort cannot be sent, the coordinator aborts the transaction after the
+            # transaction's timeout. The transaction never commits, because this producer has not
+            # asked for a commit.
             await self._abort()
             raise TransactionAborted(error.name) from error
         try:
@@ -199,9 +199,9 @@ class TransactionalProducer:
             # So the request is repeated without a deadline.
             await self._retry(FOREVER_US, lambda: self._end(is_commit=True))
         except ProducerFencedError as error:
-            # Another producer has taken over the transactional id. That has aborted this
+            # Another producer has taken over the transactional id. The takeover has aborted this
             # transaction, unless the coordinator had already decided to commit it. The error does
-            # not say which of the two; as in Kafka, it is reported as a failure.
+            # not show which of the two is true. As in Kafka, the commit is reported as a failure.
             self._drop_producer_id()
             raise TransactionAborted(error.name) from error
         except ClientError as error:  # after `close`, or an error that no retry can help

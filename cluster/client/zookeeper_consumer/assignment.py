@@ -22,8 +22,9 @@ _HASH_BITS = 32  # size of Java's int
 class GroupView:
     """What one consumer has read of its group. The group may change between two reads (ZK-42).
 
-    `streams` has the number of streams of each consumer for each topic. `partitions` has the
-    partitions of each topic that a consumer of the group reads.
+    `streams` maps a consumer's id and then a topic to the number of streams with which the consumer
+    reads the topic. `partitions` has the partitions of each topic that a consumer of the group
+    reads.
     """
 
     streams: Mapping[str, Mapping[str, int]]

@@ -91,6 +91,7 @@ class ZooKeeperConsumerConnector:
             self._fetchers,
             self.offsets,
             self._lock,
+            # With a filter, one queue takes the records of all topics.
             queue_of=lambda _thread, topic: self.queues[
                 topic if topic_filter is None else topic_filter.regex
             ],
@@ -146,7 +147,7 @@ class ZooKeeperConsumerConnector:
             await self._fetchers.stop()
             for queue in self.queues.values():
                 queue.close()
-            await self.rebalancer.close_fetchers()
+            await self.rebalancer.close_fetchers()  # this commits
             self._zk.close(on_closed)
 
     # -- registration and sessions ---------------------------------------------------------------
@@ -167,7 +168,7 @@ class ZooKeeperConsumerConnector:
             if error.code is not KeeperError.NodeExists:
                 raise
             # ZkClient repeats a create whose answer was lost. If the first request has created the
-            # znode after all, the znode belongs to this session, and all is well.
+            # znode, the znode belongs to this session, and the consumer is registered.
             stat = (await self._zk.read(path)).stat
             if stat is None or stat.ephemeral_owner != self._zk.session_id:
                 raise

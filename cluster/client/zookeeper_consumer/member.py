@@ -36,7 +36,7 @@ class ZooKeeperMember:
         """Return the registered brokers, by one getChildren and a getData for each broker."""
         names = await self.zk.children(BROKER_IDS)
         for name in names:
-            # Nobody uses the data. But as in Kafka, the read takes time, and fails with NoNode if
+            # The data is not used. But as in Kafka, the read takes time, and fails with NoNode if
             # the broker has vanished since.
             await self.zk.read(f"{BROKER_IDS}/{name}")
         return [BrokerId(int(name)) for name in names]

@@ -63,6 +63,7 @@ class OffsetManagerChannel:
             ),
             OffsetCommitResponse,
         )
+        # Without an answer, no offset counts as stored.
         stored = tuple(
             TopicPartition(topic.name, entry.partition_index)
             for topic in (() if answer is None else answer.topics)

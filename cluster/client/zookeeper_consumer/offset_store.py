@@ -39,7 +39,8 @@ class OffsetStore:
     async def commit(self, offsets: Mapping[TopicPartition, int], *, retries: int) -> None:
         """Store `offsets`. A failed request to Kafka is repeated up to `retries` times.
 
-        This may take so long that meanwhile other consumers own the partitions (ZK-66).
+        If the last request fails, too, the method returns without an error. The method may take so
+        long that meanwhile other consumers own the partitions (ZK-66).
         """
         if not offsets:
             return
@@ -71,8 +72,8 @@ class OffsetStore:
         if self._offset_manager is None or self._member.config.commits_to_both:
             for partition in partitions:
                 stored = await self._read(partition)
-                # Kafka takes the larger one of the offsets in ZooKeeper and in Kafka. So if someone
-                # has set only one of these offsets back, this has no effect (ZK-64).
+                # Kafka takes the larger one of the offsets in ZooKeeper and in Kafka. So a reset of
+                # only one of these offsets to an earlier value has no effect (ZK-64).
                 offsets[partition] = max(stored, offsets.get(partition, INVALID_OFFSET))
         for partition, offset in offsets.items():
             if offset != INVALID_OFFSET:

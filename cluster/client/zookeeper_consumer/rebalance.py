@@ -66,7 +66,9 @@ class Rebalancer:
         is_shutting_down: Callable[[], bool],
     ) -> None:
         self.registry: dict[TopicPartition, PartitionTopicInfo] = {}
-        """The partitions that the consumer believes it owns. ZooKeeper may know better (ZK-33)."""
+        """The partitions that the consumer believes it owns.
+
+        In ZooKeeper another consumer may be their owner (ZK-33)."""
         self.is_settled = False
         """True if the last attempt has succeeded."""
         self.finds_no_broker = False
@@ -79,10 +81,10 @@ class Rebalancer:
         self._queues = queues
         self._is_shutting_down = is_shutting_down
         self._reading: tuple[TopicPartition, ...] = ()
-        """The partitions that are fetched. These are the partitions in the registry.
+        """The partitions that are fetched: normally the partitions in the registry.
 
-        There is one exception: when the session has expired, the registry is empty, but fetching
-        goes on until the next attempt stops it."""
+        When the session has expired, the registry is empty, but the fetchers go on until the next
+        attempt stops them."""
         # Number of partitions in the present attempt that another consumer owned.
         self._conflicts = 0
 
@@ -152,6 +154,7 @@ class Rebalancer:
     async def _attempt(self, attempt: int) -> bool:
         """Make one attempt and return True if it succeeded. A KeeperException is only logged."""
         member = self._member
+        # In the rows of an attempt, the column `offset` has the last zxid that the client has seen.
         member.trace(
             TraceKind.ZOOKEEPER_ATTEMPT_STARTED,
             {"attempt": attempt},
@@ -226,9 +229,9 @@ class Rebalancer:
         return True
 
     async def _release(self) -> None:
-        """Delete the owner znode of each partition in the registry, whoever created the znode.
+        """Delete the owner znode of each partition in the registry.
 
-        Rules: ZK-08, ZK-74.
+        The znode is deleted even if another consumer has created it. Rules: ZK-08, ZK-74.
         """
         for partition in tuple(self.registry):
             await self._member.zk.delete(self._member.paths.owner(partition))

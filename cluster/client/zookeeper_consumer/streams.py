@@ -68,8 +68,8 @@ class ChunkQueue:
     async def put(self, chunk: Chunk, interrupt: "Interrupt") -> bool:
         """Wait for room and add a chunk; return False if the fetcher was interrupted meanwhile."""
         # Several fetchers may wait for room, and a Wakeup wakes only one coroutine. So each fetcher
-        # waits with a new wakeup of its own. `interrupt` sets this wakeup, too, to end the wait.
-        # After the wait nobody uses the wakeup any more, so an interrupt may still set it.
+        # waits with a new wakeup of its own. `interrupt` sets this wakeup, too, to end the wait. An
+        # interrupt after the wait does no harm, because no coroutine waits with the wakeup then.
         while len(self._chunks) >= self._capacity and not interrupt.is_set:
             wakeup = Wakeup(self._host)
             self._emptied.append(wakeup)
