@@ -37,8 +37,8 @@ class LifeAct(Enum):
     1. the states of the node in which the act is legal;
     2. the end of the message with which it is refused in the other states, as in "broker-0 is down
        already and cannot be killed";
-    3. the kind of the trace row that the runtime writes for the act; None for a start or restart,
-       because the node itself writes a row when it starts.
+    3. the kind of the row that the runtime writes for the act into the trace (the run's record of
+       events); None for a start or restart, because the node itself writes a row when it starts.
     """
 
     START = ((NodeState.NOT_STARTED,), "and cannot be started", None)

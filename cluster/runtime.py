@@ -137,7 +137,10 @@ class ClusterStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HitNode:
-    """A node that was killed, paused or asked to stop. `pid` is None if it has no own process."""
+    """A node that was killed, paused or asked to stop.
+
+    `incarnation` counts the node's starts from 0. `pid` is None if the node has no own process.
+    """
 
     node: NodeName
     incarnation: int

@@ -1,8 +1,9 @@
 """ClusterSpec: the plain data from which every runtime builds the same nodes.
 
 An experiment describes its cluster by a ClusterSpec. It has a spec for each node (broker, consumer
-and so on), the topics, the settings of Kafka, and models of what virtual time must imitate: the
-latency of the network, the duration of work, and the operating system's writing to disks.
+and so on), the topics, the settings of Kafka, and models of what a run in virtual time (on a
+simulated clock) must imitate: the latency of the network, the duration of work, and the operating
+system's writing to disks.
 
 Some fields exist because this project tests Kafka:
 
@@ -215,7 +216,7 @@ class ZooKeeperSpec(msgspec.Struct, frozen=True, kw_only=True):
 class LinkModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One-way latency of the virtual network; runtimes in real time use the real network only.
 
-    Units: microseconds.
+    A frame is one message between two nodes. Units: microseconds.
     """
 
     base_us: NotNegative = 150

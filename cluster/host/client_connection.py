@@ -181,8 +181,8 @@ class ClientConnection(Connection):
         def resolve(outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
             # A failure becomes the Future's result, and not its exception. If the waiting task has
             # died, no code retrieves an exception. Then asyncio logs the exception when the garbage
-            # collector finds the Future. In virtual time that moment would differ between two runs
-            # of the same seed.
+            # collector finds the Future. In virtual time (on a simulated clock) that moment would
+            # differ between two runs of the same seed.
             if not future.done():
                 future.set_result(outcome)
 

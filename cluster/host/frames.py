@@ -24,6 +24,8 @@ MAX_FRAME_BYTES = 64 * 1024 * 1024
 For comparison: Kafka accepts requests of 100 MiB (socket.request.max.bytes)."""
 
 
+# `array_like` encodes a frame as an array without field names. `tag` is the first item of the array
+# and tells the receiver the kind of the frame.
 class OpenFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="open"):
     """The client asks the destination to accept a connection."""
 

@@ -28,6 +28,7 @@ def client_event(
     error: str | None = None,
 ) -> TraceEvent:
     """Return the event of a client's request that was sent, answered or failed."""
+    # `_GROUP_COLUMNS`, at the end of this module, has a reader for each type of request.
     group, member, generation = _GROUP_COLUMNS[type(envelope.body)](envelope.body)
     return TraceEvent(
         kind=kind,

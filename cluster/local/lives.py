@@ -1,4 +1,4 @@
-"""LocalLives: incarnation and state of each node of a local run.
+"""LocalLives: incarnation (life from a start to its end) and state of each node of a local run.
 
 A local run is in real time, and all its nodes are in one process, a NodeProcess. LocalLives starts,
 kills, pauses, shuts down and restarts nodes there. LocalLives also has the directories of the

@@ -168,7 +168,7 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
     # -- the end ---------------------------------------------------------------------------------
 
     async def _end_nodes(self) -> dict[str, str]:
-        """End every node in the reverse order of their starts, and remove the disks."""
+        """Remove the listeners file, end every node (the last started first), remove the disks."""
         try:
             remove_listeners(self._run_dir)
         except OSError as error:

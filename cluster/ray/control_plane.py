@@ -96,7 +96,7 @@ class FleetProcess:
 class ControlPlane:
     """Calls to all live processes in `processes`. The list's owner adds processes to it later.
 
-    `on_failure` gets a line for each failure of the tool itself.
+    `on_failure` gets a line for each failure of this tool, such as a process that does not answer.
     """
 
     def __init__(

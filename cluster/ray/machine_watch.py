@@ -74,8 +74,8 @@ class MachineWatch:
     def excuse_driver(self, now_s: float) -> None:
         """Treat all machines as if they had just answered.
 
-        The driver, the process that sends the queries, may have stalled. Then no query was sent,
-        and the machines could not answer.
+        The fleet calls this if the driver, the process that sends the queries, has not run for some
+        time. Then the driver may have sent no query, or not seen the answers.
         """
         for machine in self._heard_s:
             if self.state_of(machine) is not Contact.LOST:

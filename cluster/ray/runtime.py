@@ -80,7 +80,10 @@ class RayRuntime(RayLives, RealtimeRuntime):
 
     @property
     def clock_bounds_us(self) -> dict[str, int]:
-        """Clock error of each machine against the driver, in microseconds of run time."""
+        """Clock error of each machine, in microseconds of run time.
+
+        The clocks are compared with the clock of the driver, the process that conducts the run.
+        """
         return {
             state.machine.address: round(state.clock.bound_ns * self._clock.time_scale / 1000)
             for state in self._fleet.machines.values()

@@ -212,6 +212,7 @@ class RealHost(BaseHost):
             # Some callables have no name, for example a functools.partial.
             self.callback_failed(error, getattr(fn, "__qualname__", "callback"))
 
+    # The methods below are called by BaseHost.
     def _post(self, callback: Callable[..., object], *args: object) -> None:
         self._loop.call_soon(callback, *args)
 

@@ -1,8 +1,8 @@
 """RealtimeRuntime: the common part of the runtimes in real time.
 
-A RealtimeRuntime has the run's clock, and a trace of the run's own events. At the end it merges the
-traces of all nodes. The subclasses in `cluster.local` and `cluster.ray` have the nodes, processes
-and machines.
+A RealtimeRuntime is in the *driver*, the process that conducts the run. It has the run's clock, and
+a trace of the run's own events. At the end it merges the traces of all nodes. The subclasses in
+`cluster.local` and `cluster.ray` have the nodes, processes and machines.
 
 A RealtimeRuntime also records the *failures of the tool*. Such a failure is a bug of this project,
 or the death of a process that no fault has killed. It is never a finding about Kafka.

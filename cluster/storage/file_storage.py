@@ -157,6 +157,7 @@ class FileLogStorage(LogStorage):
             raise
         old_file, self._file = self._file, file
         self._batches = new_batches
+        # The running sum of the frames' lengths, from 0 to the size of the file.
         self._positions = list(accumulate(map(len, frames), initial=0))
         self._files.close(old_file)
         self._files.sync_directory(self._path.parent)

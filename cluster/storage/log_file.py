@@ -48,6 +48,7 @@ class LogContent:
 
     def batch_count_at(self, position: int) -> int:
         """Return the number of batches that end at or below byte `position`."""
+        # The first position is 0, where no batch ends, so 1 is subtracted.
         return bisect_right(self.positions, position) - 1
 
     def end_offset(self, batch_count: int) -> Offset:

@@ -1,10 +1,10 @@
 """Digests of traces: two runs with equal digests wrote the same rows in the same order.
 
-In virtual time, two runs of the same seed must write exactly the same trace. To check this, a
-TraceDigest computes a hash over all rows of a run. If two digests differ, the question is when the
-runs began to differ. To answer it, a TraceDigest also keeps a *trail*. Every few seconds of run
-time, it notes the first digits of the hash of all rows so far, which are called a *mark*. The first
-unequal marks of two trails show where to look.
+In virtual time (on a simulated clock), two runs of the same seed must write exactly the same trace.
+To check this, a TraceDigest computes a hash over all rows of a run. If two digests differ, the
+question is when the runs began to differ. To answer it, a TraceDigest also keeps a *trail*. Every
+few seconds of run time, the TraceDigest notes the first digits of the hash of all rows so far,
+which are called a *mark*. The first unequal marks of two trails show where to look.
 """
 
 from collections.abc import Callable

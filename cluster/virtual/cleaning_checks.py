@@ -2,7 +2,8 @@
 
 A cleaning replaces the batches in the first part of a log on the simulated disk. At the moment of
 the replacement both versions still exist, and they are compared. A cleaning that removes nothing
-also replaces nothing. Such a cleaning is checked when a row of the trace shows that it has ended.
+also replaces nothing. Such a cleaning is checked when a row in the trace (the run's record of
+events) shows that it has ended.
 """
 
 from collections.abc import Sequence

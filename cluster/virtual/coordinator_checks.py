@@ -211,7 +211,8 @@ def _remove_found(wanted: dict[bytes, int], log: PartitionLog) -> None:
     storage, end = log.storage, log.high_watermark
     for index in range(len(storage) - 1, -1, -1):
         batch = storage.batch(index)
-        # Control batches are markers of transactions, which have no commits.
+        # A batch that is not wholly below the high watermark does not count. Control batches are
+        # markers of transactions, which have no commits.
         if batch.base_offset >= end or batch.is_control or batch.next_offset > end:
             continue
         for key, value, _ in fields_of(batch, CODECS):

@@ -143,7 +143,7 @@ class VirtualHost(BaseHost):
             return period_us
         return draw_first_tick_us(self._seed, self.name, timer, period_us)
 
-    # -- loop ---------------------------------------------------------------------------------
+    # -- loop: the methods with an underscore are called by BaseHost --------------------------
 
     def _post(self, callback: Callable[..., object], *args: object) -> None:
         self._loop.post(callback, *args)

@@ -205,7 +205,7 @@ class VirtualLives(NodeLives[VirtualLife]):
         return _hit_node(host)
 
     async def resume(self, node: NodeName) -> None:
-        """Continue a paused node: its due timers fire, then the frames that waited arrive."""
+        """Continue a paused node: its due timers fire, then the messages that waited arrive."""
         self._begin(node, LifeAct.RESUME).live_host().resume()
 
     async def stop(self) -> None:

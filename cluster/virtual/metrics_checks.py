@@ -1,9 +1,9 @@
 """Checks of metrics: a node's samples agree with the rows that the node has written in its life.
 
-A sample is a row of kind METRICS, with the values of a node's metrics at one moment. All counts are
-compared. Of the times and rates, only those that can be computed from rows are compared: the
-longest load of a partition by a coordinator, and the mean rate of a *meter* (a count of the
-controller).
+Nodes write rows about events into the run's trace. A sample is a row of kind METRICS, with the
+values of a node's metrics at one moment. All counts are compared. Of the times and rates, only
+those that can be computed from rows are compared: the longest load of a partition by a coordinator,
+and the mean rate of a *meter* (a count of the controller).
 
 Source: docs/kafka, BEHAVIOUR 8.3.
 """
@@ -38,7 +38,9 @@ METRICS_CHECK_KINDS = frozenset(
 
 @dataclass(slots=True)
 class _Life:
-    """What one incarnation of a node has traced. Times are microseconds of the node's clock.
+    """What one incarnation of a node (its life from a start to its end) has traced.
+
+    Times are microseconds of the node's clock.
 
     Offsets that are committed together are written by one append, and count as one commit. The keys
     of `commits` are the ids of these appends.

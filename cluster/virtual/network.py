@@ -31,7 +31,7 @@ from protocol.ids import NodeName
 
 
 class Receiver(Protocol):
-    """A live incarnation's host, which takes frames for its name."""
+    """The host of a node that is up; takes the frames for the node's name."""
 
     name: NodeName
 

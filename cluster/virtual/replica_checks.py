@@ -353,7 +353,7 @@ def _followers(
     known = leader.metadata.image.partition(partition.topic_partition)
     if known is None or known.partition_epoch > partition.partition_epoch:
         return
-    eligible = leader.metadata.eligible_brokers
+    eligible = leader.metadata.eligible_brokers  # broker -> its epoch, as the leader knows it
     for member in partition.replicas:
         broker = brokers.get(member)
         if broker is None or broker is leader or eligible.get(member) != broker.broker_epoch:
@@ -409,7 +409,7 @@ def _producer_answered(
                     data.records,
                     base_offset=answer.base_offset,
                     needs_all=request.acks == ACKS_ALL,
-                    is_alone=len(answers) == 1,
+                    is_alone=len(answers) == 1,  # the request has no other batch
                 )
 
 

@@ -67,7 +67,10 @@ def draw_wait_us(cluster: ClusterSpec, seed: int) -> int:
 
 
 def draw_first_tick_us(seed: int, node: NodeName, timer: str, period_us: int) -> int:
-    """Draw the first tick of a timer that has ticked every `period_us` for a long time."""
+    """Draw the time until the first tick of a timer that has ticked for a long time already.
+
+    The timer ticks every `period_us`.
+    """
     # From 1 to `period_us`: if a timer has just ticked, its next tick comes a whole period later.
     return 1 + stream(seed, "tick", node, timer).randrange(max(1, period_us))
 

@@ -3,7 +3,8 @@
 A broker schedules a load when it becomes the leader of an offsets partition (a partition of
 `__consumer_offsets`). It schedules an unload when it stops leading the partition. It carries out
 these tasks one after the other. So when a task has ended, all tasks that were scheduled before it
-must have ended, too.
+must have ended, too. The schedule and the end of each task are rows in the run's trace. An
+incarnation is one life of a broker, from a start to its end.
 
 Source: Kafka GroupMetadataManager, whose scheduler has one thread.
 """

@@ -115,6 +115,7 @@ class AdminDriver:
     def __init__(self, host: Host, cluster: ClusterSpec, *, timeout_ms: int | None = None) -> None:
         # Kafka's AdminClientConfig has the same timeouts and backoffs as ConsumerConfig.
         config = ConsumerConfig()
+        # Every broker of the cluster is a bootstrap server.
         brokers = tuple(KnownNode(broker.name, BOOTSTRAP) for broker in cluster.brokers)
         self.host = host
         self.backoff = retry_backoff(host, config)
@@ -257,9 +258,10 @@ class AdminDriver:
 class _Progress(Generic[V]):
     """The progress of the request about one key.
 
-    `broker` is the broker to ask; None if it must be looked up. `is_asked` is True while a request
-    or lookup with this key is in flight. `error` is the last retriable error. `outcome` is set once
-    `is_done` is True.
+    `broker` is the broker to ask; None if it must be looked up. `attempts` is the number of failed
+    attempts, and `retry_at_us` the end of the backoff after the last one. `is_asked` is True while
+    a request or lookup with this key is in flight. `error` is the last retriable error. `outcome`
+    is set once `is_done` is True.
     """
 
     broker: BrokerId | None

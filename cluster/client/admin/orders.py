@@ -100,7 +100,7 @@ async def fetch_committed_offsets(
     If `partitions` is None, the offsets of all partitions are fetched. Partitions without a
     committed offset are left out.
     Retriable errors are retried for `default.api.timeout.ms` (60 s). Each partition in the answer
-    is traced as OFFSETS_FETCHED, with the offset -1 if it has none.
+    is traced (recorded in the run's trace) as OFFSETS_FETCHED, with the offset -1 if it has none.
 
     Raises: TimeoutError after 60 s without a final answer; ClientError if an error is not
     retriable.

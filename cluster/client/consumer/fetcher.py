@@ -86,8 +86,8 @@ class Fetcher:
     ) -> None:
         """Create a fetcher that has sent nothing.
 
-        `wakeup` is set after each answer. `on_out_of_range` is called with a partition if the
-        leader's log does not have the partition's position.
+        `wakeup`, which ends a wait of poll, is set after each answer. `on_out_of_range` is called
+        with a partition if the leader's log does not have the partition's position.
         """
         self._host = host
         self._config = config

@@ -2,7 +2,8 @@
 
 A member names its generation in its requests, and the coordinator refuses requests with an older
 generation. A mistake here would let a member act for a generation that is over. Therefore all
-changes of state go through ConsumerMember. It checks each change and writes a trace row about it.
+changes of state go through ConsumerMember. ConsumerMember checks each change, and writes a row
+about it into the trace (the run's record of events).
 
 Source: Kafka AbstractCoordinator.MemberState, AbstractCoordinator.Generation; docs/kafka,
 BEHAVIOUR 7.1.

@@ -4,9 +4,9 @@ GroupConsumer creates the parts of a consumer and connects them. Its `poll` call
 order: first the work for the group, then the lookup of missing positions, then fetches.
 
 With Kafka, a poll ends after its timeout if there are no records, and the application polls again.
-Here one call of `poll` may stand for many of these polls: it waits until something happens. This
-saves many events in virtual time, because an idle consumer does nothing. Everything that poll may
-have to react to sets the wakeup, which ends the wait.
+Here one call of `poll` may stand for many of these polls: it waits until something happens. In
+virtual time (on a simulated clock) this saves many events, because an idle consumer does nothing.
+Everything that poll may have to react to sets the wakeup, which ends the wait.
 
 Source: Kafka ClassicKafkaConsumer, ConsumerNetworkClient.poll.
 """

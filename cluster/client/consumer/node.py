@@ -15,9 +15,9 @@ they are processed. So if a consumer dies between processing and commit, the nex
 partition consumes some records again.
 
 With Kafka, a poll without records ends after `poll_timeout_ms`, and the application polls again.
-Here one call of `GroupConsumer.poll` stands for many such polls, to save events in virtual time.
-But the application can commit only between two polls. So this module computes when Kafka's polls
-would begin and end.
+Here one call of `GroupConsumer.poll` stands for many of these polls, to save events in virtual time
+(on a simulated clock). But the application can commit only between two polls of Kafka. So this
+module computes when Kafka's polls would begin and end.
 """
 
 from collections.abc import Callable
@@ -113,7 +113,8 @@ class ConsumerNode:
         """Run the application until it is closed, or an error ends it; then close the consumer."""
         if self._spec.start_after_ms:
             await self._host.sleep(self._spec.start_after_ms * MS)
-        # The time that the start of a consumer takes; in real time 0 is added.
+        # The time that the start of a consumer takes. Both parts are 0 unless the host simulates
+        # costs.
         if start_us := self._start_us + _drawn_us(self._host, "start", self._start_jitter_us):
             await self._host.sleep(start_us)
         self._consumer.start()

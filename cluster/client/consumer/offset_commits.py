@@ -1,7 +1,8 @@
 """OffsetCommit: asynchronous, synchronous and automatic, and each of its errors.
 
 The caller chooses the offsets; this module sends the requests and handles the answers. The outcome
-of a commit is traced once for each partition, even if the commit failed before a request was sent.
+of a commit is traced (recorded in the run's trace) once for each partition, even if the commit
+failed before a request was sent.
 
 An answer may come late, when the member has another generation. So the handlers also get `sent`:
 the generation that the request carried.

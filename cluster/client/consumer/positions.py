@@ -67,7 +67,10 @@ class Positions:
         *,
         wakeup: Wakeup,
     ) -> None:
-        """Create an object without requests; `wakeup` is set at the end of each request."""
+        """Create an object without requests.
+
+        `wakeup`, which ends a wait of poll, is set at the end of each request.
+        """
         self._host = host
         self._config = config
         self._member = member

@@ -2,9 +2,9 @@
 
 Each commit is a transaction of its own: its offsets become valid when the transaction commits. A
 producer can have only one transaction at a time. While one is running, `commit_sync` waits for its
-end, and `commit_async` fails. The outcome is traced once for each partition, when the transaction
-has ended. By then the member may have another generation. `sent` is the generation that the
-transaction carries.
+end, and `commit_async` fails. The outcome is traced (recorded in the run's trace) once for each
+partition, when the transaction has ended. By then the member may have another generation. `sent` is
+the generation that the transaction carries.
 """
 
 from cluster.client.consumer.generation import Generation, MemberState

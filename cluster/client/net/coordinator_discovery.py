@@ -71,8 +71,9 @@ class CoordinatorDiscovery:
     ) -> None:
         """Create a discovery that knows no coordinator.
 
-        `wakeup` is set at the end of each lookup. `member_id` is called for the trace rows, which
-        have the member's id. `on_change` is called when a coordinator was found or forgotten.
+        `wakeup` is set at the end of each lookup. `member_id` returns the member's id for the rows
+        of the trace (the run's record of events). `on_change` is called when a coordinator was
+        found or forgotten.
         """
         self._host = host
         self._group_id = group_id

@@ -35,8 +35,8 @@ class ZooKeeperConsumerNode:
     def __init__(self, host: Host, cluster: ClusterSpec, spec: ZooKeeperConsumerSpec) -> None:
         self._host = host
         self._spec = spec
-        # Only virtual time simulates the time that the start takes. In real time, the start of the
-        # real process takes time anyway, so 0 is added.
+        # Only a host on a simulated clock simulates the time that the start takes. In real time,
+        # the start of the real process takes time anyway, so 0 is added.
         self._start_us = cluster.costs.zookeeper_consumer_start_us if host.simulates_costs else 0
         self._work = RecordWork(host, spec.process_us, spec.process_spread_us)
         self._servers = tuple(server.name for server in cluster.zookeepers)

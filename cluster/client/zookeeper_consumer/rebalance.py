@@ -100,7 +100,8 @@ class Rebalancer:
     async def synced_rebalance(self, during: str) -> None:
         """Try to own this consumer's share, `rebalance.max.retries` times.
 
-        `during` tells in the trace when this happened: "starting", "running" or "new session".
+        `during` is "starting", "running" or "new session", for the trace (the run's record of
+        events).
 
         Raises: ConsumerRebalanceFailedException after the last attempt.
         """
