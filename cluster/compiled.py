@@ -32,6 +32,7 @@ from cluster.checkout import PACKAGE_ROOT
 SWITCH = "COORDLAB_COMPILED"
 """Environment variable; 0 keeps every module interpreted."""
 BUILD = PACKAGE_ROOT / "build" / "compiled"
+"""Folder into which `make fast` writes."""
 RECORD = "record.json"
 """File in BUILD with the names of the compiled modules and their fingerprint."""
 GROUP = "coordlab_hot"

@@ -1,10 +1,10 @@
 """The Host: the only object through which a node acts, in simulated and in real time.
 
-A node is a broker, a controller or a client. The same code of a node runs in two kinds of runtime.
-In virtual time the whole cluster runs in one process, on a simulated clock. On Ray it runs in real
-processes and in real time. A node must not be able to tell where it runs, so it reads the clock,
-sets timers, starts tasks, opens connections, writes to its disk and writes trace rows only through
-its host.
+A node is a broker, a controller, a ZooKeeper server or a client. The same code of a node runs in
+two kinds of runtime. In virtual time the whole cluster runs in one process, on a simulated clock.
+In real time it runs on the real clock, in one process or (on Ray) in many. A node must not be able
+to tell where it runs. So a node reads the clock, sets timers, starts tasks, opens connections,
+writes to its disk and writes trace rows only through its host.
 
 Each start of a node gets a host of its own. The life of the node from this start to its end is an
 *incarnation*; incarnations are counted from 0. When a node crashes, its host refuses every later
@@ -73,8 +73,8 @@ class Connection(ABC):
     sending, and handles one at a time.
 
     A connection is first connecting, then open, then closed. Requests that are sent while it is
-    connecting wait until it is open. It ends, and its unanswered requests fail with Disconnected,
-    if
+    connecting wait until it is open. A connection ends, and its unanswered requests fail with
+    Disconnected, if
     - the peer's process dies, or refuses or resets the connection;
     - it is not open after `setup_timeout_us` (see Host.connect);
     - one of its requests times out (Kafka's NetworkClient closes the connection then, too);

@@ -1,9 +1,9 @@
 """ControlPlane: the driver's calls to all live node processes, which no fault disturbs.
 
 The driver, which conducts the run, tells all node processes where the nodes are and which link
-rules apply. These two together are the ControlState; only its newest version counts. It also asks
-the processes for their status, and tells them to reset connections. All these calls go over Ray,
-and not over the nodes' own network.
+rules apply. These two together are the ControlState; only its newest version counts. The driver
+also asks the processes for their status, and calls them to reset connections. All these calls go
+over Ray, and not over the nodes' own network.
 
 A process may be stopped (SIGSTOP), or its machine may be *silent*: it does not answer. The control
 plane does not wait for such a process. A stopped process gets the newest state, and the resets that
@@ -131,7 +131,7 @@ class ControlPlane:
         ended = await side_by_side(self._reset_client_ends(p, reset) for p in live)
         names = tuple(name for names_of_process in ended for name in names_of_process)
         # A stopped process cannot return names, so the servers close and count all connections of
-        # its clients.
+        # its clients. (These clients are called silent; the word says nothing about machines here.)
         silent_clients = tuple(name for p in live if p.is_stopped for name in node_names(p.plan))
         counts_of_silent_clients = await side_by_side(
             self._reset_server_ends(p, reset, names, silent_clients) for p in live

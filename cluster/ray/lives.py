@@ -226,7 +226,7 @@ class RayLives(NodeLives[RayLife]):
         or a ZooKeeper server was lost, no node is started, because the run will end.
         Returns: the reason why the cluster cannot continue without the nodes; "" if it can.
         """
-        # A shared process of the machine may also have nodes that are down.
+        # Without the nodes that are down, which a shared process of the machine may have, too.
         lives = [life for name in nodes if (life := self._lives[name]).process is not None]
         for life in lives:
             self._begin(life.name, LifeAct.KILL, cause=KillCause.MACHINE_LOST)

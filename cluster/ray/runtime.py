@@ -54,6 +54,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
         build: NodeBuilder = build_node,
         silence: SilenceLimits | None = None,
     ) -> None:
+        # RealtimeRuntime comes first, because it sets `_run_dir` and `_clock`, which Fleet needs.
         RealtimeRuntime.__init__(
             self, run_id=run_id, run_dir=run_dir, time_scale=time_scale, observers=observers
         )

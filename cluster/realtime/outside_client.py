@@ -72,7 +72,7 @@ async def _ask(run_dir: Path, listeners: Listeners, question: Callable[[Host], A
         trace_messages=listeners.trace_messages,
     )
     process = NodeProcess(name, settings, is_guest=True)
-    # The answers come on links that the run's processes dial (see `cluster.realtime.tcp`), so this
+    # The answers come on links that the run's processes open (see `cluster.realtime.tcp`), so this
     # process must listen.
     await process.listen(_own_address(listeners))
     process.set_directory(listeners.directory)

@@ -139,7 +139,7 @@ class NodeService:
     async def resume_node(
         self, name: NodeName, order: int, state: ControlState, resets: tuple[LinkReset, ...]
     ) -> None:
-        """Resume one node, after applying the newest state and the resets that it missed.
+        """Resume one node, after applying the newest state and the resets that were missed.
 
         This process was stopped when `resets` were ordered, and has not run until now. So it has
         opened no connection after a reset, and can close every connection that a reset selects.

@@ -13,7 +13,7 @@ be sent to its own broker, for example a group to its coordinator:
    keys do not wait for it.
 4. If the error means that the broker is the wrong one, the key goes back to step 1.
 
-An Ask describes such a request, and a Lookup describes how to find the brokers.
+An Ask describes a request about keys, and a Lookup describes how to find their brokers.
 
 Source: Kafka KafkaAdminClient, ControllerNodeProvider, AdminApiDriver, AdminApiLookupStrategy,
 AdminApiHandler.

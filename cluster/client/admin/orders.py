@@ -192,10 +192,11 @@ async def move_leader(
     Raises: as elect_preferred_leaders; ElectionFailed also for a `broker` that has no replica.
     """
     with AdminClient(host, cluster) as admin:
+        # Partition index -> its replicas; an error or None if the topic is not known.
         replicas_by_index = (await admin.describe_topics((partition.topic,))).get(partition.topic)
         replicas = (
             replicas_by_index.get(partition.partition)
-            if isinstance(replicas_by_index, dict)  # else an error, or None for an unknown topic
+            if isinstance(replicas_by_index, dict)
             else None
         )
         if replicas is None:
@@ -358,7 +359,7 @@ async def _partitions_of(admin: AdminClient, topics: Sequence[str]) -> list[Topi
 
 @contextmanager
 def _group_order(host: Host, cluster: ClusterSpec, group_id: str) -> Iterator[AdminClient]:
-    """Yield a client for one order, and turn its exceptions into a GroupOrderError."""
+    """Yield a client for one order; turn exceptions of the order into a GroupOrderError."""
     with AdminClient(host, cluster, timeout_ms=GROUP_ORDER_TIMEOUT_MS) as admin:
         try:
             yield admin

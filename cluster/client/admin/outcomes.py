@@ -31,6 +31,7 @@ from protocol.messages.log import ListOffsetsResponse
 from protocol.messages.offset import OffsetCommitResponse, OffsetFetchResponse
 from protocol.wire.consumer_protocol import ConsumerProtocolError, decode_assignment
 
+# For `by_topic`: E is a request's object for a partition, T its object for a topic.
 E = TypeVar("E")
 T = TypeVar("T")
 
@@ -59,7 +60,7 @@ _RETRIED_PARTITIONS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
-    """A group as the broker that listed it reports it."""
+    """A group, as `broker` has listed it."""
 
     group_id: str
     protocol_type: str

@@ -64,7 +64,7 @@ class GroupSubscriber:
     ) -> None:
         self.assignment_snapshot: dict[str, int] | None = None
         """Number of partitions of each topic at the last assignment that this member computed as
-        the leader; None if it is not the leader."""
+        the leader; None if another member is the leader."""
         self._config = config
         self._subscription = subscription
         self._metadata = metadata
@@ -189,7 +189,7 @@ class ConsumerCoordinator:
         self._listener = listener
 
     async def poll(self, deadline_us: int) -> bool:
-        """Do what the group needs; return True if this must be called again soon.
+        """Do what the group needs; return True if this method must be called again soon.
 
         The method returns False if an event will wake the poll when there is more to do. It waits
         only for the coordinator to be found, at most until `deadline_us`. It does not wait for a
@@ -317,7 +317,7 @@ class ConsumerCoordinator:
             )
             return
 
-        membership.needs_join_prepare = True
+        membership.needs_join_prepare = True  # the next rebalance must release the partitions
         if len(assignment) < 2:  # the version, two bytes, comes first
             raise ClientError(INSUFFICIENT_ASSIGNMENT, retriable=False)
         partitions = decode_assignment(assignment).partitions()

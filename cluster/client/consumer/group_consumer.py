@@ -261,7 +261,10 @@ class GroupConsumer:
         idle_until_us: Callable[[], int | None],
         poll_ends_us: Callable[[int], int],
     ) -> list[ConsumedRange]:
-        """Do one poll in Kafka's order, and repeat it after each wakeup until it may return."""
+        """Poll in Kafka's order, and again after each wakeup, until there are records or poll ends.
+
+        The parameters are those of `poll`.
+        """
         host = self._host
         while True:
             must_poll_soon = await self._coordinator.poll(deadline_us)
@@ -277,7 +280,9 @@ class GroupConsumer:
             if must_poll_soon:
                 until_us: int | None = deadline_us
             else:
+                # When the application or an automatic commit needs the end of poll.
                 until_us = self._idle_until_us(idle_until_us())
+                # When the backoff of a partition is over.
                 if held_until_us is not None:
                     until_us = _earlier(until_us, poll_ends_us(held_until_us))
             await self.wakeup.wait(until_us)

@@ -176,7 +176,7 @@ class Membership:
         return self._join
 
     def take_join(self) -> None:
-        """Forget the finished join, whose outcome has been handled."""
+        """Forget the finished join; the caller handles its outcome."""
         self._join = None
 
     def _send_join_group(self, join: RequestFuture[bytes]) -> None:

@@ -48,7 +48,7 @@ class ConsumerNode:
             spec.config,
             GroupId(spec.group_id),
             spec.topics,
-            self,
+            self,  # the RebalanceListener
             transaction_timeout_ms=spec.transaction_timeout_ms if spec.transactional else None,
         )
         self._records_consumed = 0

@@ -105,8 +105,8 @@ class TransactionalCommits:
                 metadata=self.metadata,
             )
         except ClientError as error:
-            # This must come before the listeners of `result` run, because they may begin the next
-            # transaction.
+            # `_running` is cleared before the listeners of `result` run, because a listener may
+            # begin the next transaction.
             self._running = None
             # After a TransactionInDoubt, the offsets may still become valid. The group coordinator
             # `error.peer` has them, so the trace row names this coordinator. After any other error

@@ -209,6 +209,7 @@ class CoordinatorDiscovery:
         if self._metadata_wanted:
             self._metadata_wanted = False
             await self._await_metadata_update(deadline_us)
+        # A lookup of another part of the client may have found the coordinator meanwhile.
         if self.coordinator() is not None:
             return
         if self._host.now_us() >= deadline_us:

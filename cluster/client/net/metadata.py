@@ -1,7 +1,7 @@
 """A client's metadata: the brokers of the cluster, and the leader of each partition.
 
-The client sends a Metadata request when a part of it asks for an update (`request_update`), and at
-the latest after `metadata.max.age.ms`. Between two requests the cache may be stale. A broker's
+The client sends a Metadata request when one of its parts asks for an update (`request_update`), and
+at the latest after `metadata.max.age.ms`. Between two requests the cache may be stale. A broker's
 metadata may be stale, too, so an answer never replaces a partition's leader by a leader with an
 older epoch.
 
@@ -77,7 +77,7 @@ class Metadata:
         servers = config.bootstrap_servers or tuple(broker.name for broker in cluster.brokers)
         self._nodes = tuple(KnownNode(_host_of(server), BOOTSTRAP) for server in servers)
         self._live: dict[int, None] = {}
-        """Ids of the brokers in the last answer, in its order; the values mean nothing."""
+        """Ids of the brokers in the last answer, in the answer's order, as the keys of the dict."""
         self._partition_counts: dict[str, int] = {}
         self._leaders: dict[TopicPartition, LeaderAndEpoch] = {}
         self._request_timeout_us = config.request_timeout_ms * MS
@@ -92,8 +92,8 @@ class Metadata:
         self._equal_answers = 0
         # End of the backoff, before which no request is sent.
         self._allowed_at_us = 0
-        self._timer: Timer | None = None
-        self._age_timer: Timer | None = None
+        self._timer: Timer | None = None  # the next call of `_ask`
+        self._age_timer: Timer | None = None  # the next call of `_refresh_aged`
 
     def start(self, network: NetworkClient) -> None:
         """Begin to send requests through `network`."""
@@ -180,7 +180,7 @@ class Metadata:
 
         self._failures = 0
         changed = self._apply(future.value)
-        # This is the first answer: `version` is increased only below.
+        # `version` is 0 at the first answer, because it is increased only below.
         if self.version == 0:
             self._connect_for_telemetry(self._network)
         self._equal_answers = 0 if changed else self._equal_answers + 1
@@ -200,8 +200,8 @@ class Metadata:
 
         Kafka's client connects to some broker to ask for telemetry subscriptions (KIP-714), learns
         that the broker offers none, and never asks again. But the connection stays open and idle,
-        so this broker is the least loaded node from then on. Most FindCoordinator requests
-        therefore go to it, and do not wait behind a Fetch.
+        so this broker is the least loaded node from then on. Therefore most FindCoordinator
+        requests go to this broker, and do not wait behind a Fetch.
         Source: NetworkClient.TelemetrySender; seen in every start of a 3.9.1 consumer.
         """
         node = network.least_loaded_node()

@@ -50,7 +50,7 @@ class KnownNode(NamedTuple):
 
 @dataclass(slots=True)
 class _ConnectionState:
-    """What the client remembers about one node and purpose, also while it has no connection.
+    """What the client remembers about one node and purpose, even without a connection.
 
     `failures` counts the connections that ended since a connection last opened. The backoff grows
     with this number. `setup_failures` counts the connections that never opened. The timeout for the
@@ -106,8 +106,8 @@ class NetworkClient:
         self._states: dict[tuple[NodeName, str], _ConnectionState] = {}
         """(node, purpose) -> state. Plain tuples are faster to create than a KnownNode."""
         self._closed_by_disconnect: dict[Connection, None] = {}
-        """Connections closed by `disconnect` whose on_close callback has not run yet: an ordered
-        set."""
+        """Connections closed by `disconnect` whose on_close callback has not run yet, as the keys
+        of the dict."""
 
     def send(
         self,
@@ -135,7 +135,8 @@ class NetworkClient:
             if not isinstance(outcome, response_type):
                 raise SimulationError(f"{node} answered {type(request).__name__} with {outcome!r}")
             # The answer proves that the connection was open. `_refresh_state` may not have been
-            # called since, so this is noted here. `_note_end` then resets the counters of failures.
+            # called since, so this is noted here. When the connection ends, `_note_end` then resets
+            # the counters of failures.
             state.was_open = True
             future.complete(outcome)
 

@@ -65,7 +65,7 @@ _ACKS = {"all": -1, "1": 1, "0": 0}
 class _Batch:
     """Records of one partition, to be sent not before `ready_at_us`.
 
-    If it is not acknowledged at `expires_at_us`, the producer gives it up.
+    If the batch is not acknowledged by `expires_at_us`, the producer gives it up.
     """
 
     partition: TopicPartition

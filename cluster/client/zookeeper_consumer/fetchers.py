@@ -137,7 +137,8 @@ class _FetchRun:
             # An answer without brokers comes from a broker that has no metadata yet.
             if answer is not None and answer.brokers:
                 live = [each.node_id for each in answer.brokers]
-                # Only partitions that still wait for a fetcher, and only leaders that are live.
+                # Partition -> leader, for the partitions that still wait for a fetcher and have a
+                # live leader.
                 return {
                     partition: BrokerId(entry.leader_id)
                     for topic in answer.topics

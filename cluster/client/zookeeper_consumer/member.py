@@ -22,7 +22,10 @@ digits from a UUID."""
 
 
 class ZooKeeperMember:
-    """One consumer of a group, from its start to its end. After a restart it has a new id."""
+    """One consumer of a group, from its start to its end.
+
+    After a restart it has a new id, unless the setting `consumer.id` fixes the id.
+    """
 
     def __init__(self, host: Host, spec: ZooKeeperConsumerSpec, zk: ZkClient) -> None:
         self.host = host

@@ -249,7 +249,7 @@ class Rebalancer:
         """
         member = self._member
         zk, paths = member.zk, member.paths
-        await self._read_streams(member.consumer_id)
+        await self._read_streams(member.consumer_id)  # as in Kafka; the result is not used
         streams: dict[str, dict[str, int]] = {}
         for consumer_id in await zk.children(paths.ids):
             streams[consumer_id] = await self._read_streams(consumer_id)
@@ -259,7 +259,7 @@ class Rebalancer:
             topic: partitions_in_znode(topic, (await zk.read(topic_path(topic))).data)
             for topic in topics
         }
-        await zk.children(paths.ids)
+        await zk.children(paths.ids)  # as in Kafka; the result is not used
         return GroupView(streams=streams, partitions=partitions)
 
     async def _read_streams(self, consumer_id: str) -> dict[str, int]:
