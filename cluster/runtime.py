@@ -214,8 +214,8 @@ class Runtime(ABC):
     def out_of_step_us(self) -> int:
         """Return how long to wait, once all groups are stable, before the first fault is planned.
 
-        In virtual time this is random. Without the wait, a fault would hit the members at the same
-        point between two heartbeats in every run. In real time it is 0.
+        In virtual time the wait is random. Without the wait, a fault would hit the members at the
+        same point between two heartbeats in every run. In real time the wait is 0.
         """
         return 0
 

@@ -77,7 +77,7 @@ class TopicSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PreloadSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Records that are in an offsets partition before the run, as on an old cluster.
+    """Records that are in the offsets partition `partition` before the run, as on an old cluster.
 
     - `commit_records`: number of commit records. They were written by `groups` different groups
       without members, in batches of `records_per_batch`. The records are equal on every replica,
@@ -101,7 +101,7 @@ class PreloadSpec(msgspec.Struct, frozen=True, kw_only=True):
 def longest_between_polls_us(
     config: ConsumerConfig, *, poll_timeout_ms: int, record_us: int
 ) -> int:
-    """Return the longest time from the beginning of an application's poll to that of the next poll.
+    """Return the longest time between the beginnings of two successive polls of an application.
 
     In the worst case the records arrive at the end of the first poll's timeout, and the poll
     returns as many as it can: `max.poll.records`. The application then needs `record_us` for each.
@@ -253,8 +253,8 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     publish_jitter_us: NotNegative = 0
     """Largest random addition to `publish_us`, in microseconds; each broker draws it for each
     change. So brokers learn of a change at different times. If a follower learns of a new leader
-    before that leader itself, the leader refuses the follower's first request, and the follower
-    waits `replica.fetch.backoff.ms`."""
+    earlier than the leader itself does, the leader refuses the follower's first request, and the
+    follower waits `replica.fetch.backoff.ms`."""
     consumer_start_us: NotNegative = 0
     """Time from a consumer's creation to its first request, in microseconds. A consumer of Kafka
     starts threads and creates objects in this time."""

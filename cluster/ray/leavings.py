@@ -1,8 +1,8 @@
 """Removal of the session folders that Ray leaves.
 
-Each time that Ray is started on a machine, it creates a folder for this session, with its logs, and
-never removes it. If this program has started Ray, it removes the folder when it ends its Ray. If it
-was killed before, its next start removes the folder.
+Each time that Ray is started on a machine, Ray creates a folder for this session, with its logs,
+and never removes the folder. If this program has started Ray, the program removes the folder when
+it ends Ray. If the program was killed before, its next start removes the folder.
 """
 
 import os

@@ -378,6 +378,7 @@ class RayLives(NodeLives[RayLife]):
         )
 
     def _end_incarnation(self, life: RayLife) -> None:
+        """Note that an incarnation has ended; the caller ends the node or its process."""
         life.process = None
         life.is_paused = False
         if life.shutting_down is not None:

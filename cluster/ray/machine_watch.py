@@ -1,8 +1,8 @@
 """MachineWatch: decides whether machines are silent or lost, from the times of their answers.
 
 On each machine runs a process that is called the machine's agent. The fleet sends each agent a
-query every second, and reports the answers to MachineWatch. Each method gets the present time as
-an argument, in seconds of a monotonic clock. So tests need neither machines nor waiting.
+query every second, and reports the answers to MachineWatch. The methods get the present time as an
+argument (`now_s`), in seconds of a monotonic clock. So tests need neither machines nor waiting.
 """
 
 from dataclasses import dataclass

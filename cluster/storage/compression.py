@@ -129,7 +129,7 @@ def _codec(compression: int) -> Any:  # noqa: ANN401 - a pyarrow.Codec, which ha
         raise SimulationError(f"codec {compression} needs pyarrow") from error
     codec = CompressionType(compression)
     name = codec.name.lower()
-    # This module compresses gzip with zlib, never with pyarrow.
+    # NONE is no codec, and this module compresses gzip with zlib, never with pyarrow.
     if codec in (CompressionType.NONE, CompressionType.GZIP) or not pyarrow.Codec.is_available(
         name
     ):

@@ -70,8 +70,9 @@ class ControllerChecks:
         node = self._lives[name].node
         if not isinstance(node, ControllerNode):
             return
-        # This controller has just started. No broker has reported an offset to it yet, and it knows
-        # of no shutdown, so the checks forget what they know from its predecessor.
+        # A controller that is seen for the first time has just started. No broker has reported an
+        # offset to it yet, and it knows of no shutdown. So the checks forget what its predecessor
+        # knew.
         if node is not self._node:
             self._node = node
             self._reported.clear()
@@ -90,6 +91,7 @@ class ControllerChecks:
 
     def answered(self, name: NodeName, request: AnyRequest, response: AnyResponse) -> None:
         """Check an answer of a controller. Raises: InvariantViolation."""
+        # As in `received`, a cheap test skips the other requests first.
         kind = type(request)
         if (
             kind is not BrokerHeartbeatRequest
@@ -136,8 +138,9 @@ class ControllerChecks:
                 f"{broker_name(broker_id)} still leads {partition} in the controller's metadata "
                 f"after a heartbeat that asks for a controlled shutdown",
             )
-        # A broker for which the stopping broker must still wait, if there is one. (Without a
-        # shutdown offset this value is not used.)
+        # An *ignorant* broker, if there is one: an active broker that has not reported the shutdown
+        # offset, so that the stopping broker must wait. (Without a shutdown offset this value is
+        # not used.)
         ignorant = (
             None
             if shutdown_offset is None

@@ -4,8 +4,8 @@ Each life of a node, from a start to its end, is called an incarnation, and has 
 The disk and the clock of a node belong to its machine, so they stay from one incarnation to the
 next.
 
-The states here (up, paused, down, ...) are those of the node's process. Which brokers the cluster
-believes to be alive is another matter, which the controller's metadata tells.
+The states here (up, paused, down, ...) are those of the node's process. The controller may still
+believe a broker to be alive whose process is down; its metadata has the controller's view.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -287,6 +287,7 @@ class VirtualLives(NodeLives[VirtualLife]):
     def _new_host(
         self, name: NodeName, incarnation: Incarnation, storage: MemoryStorage, clock: NodeClock
     ) -> VirtualHost:
+        """Return a new host with the current link rules."""
         host = self._make_host(name, incarnation, storage, clock)
         host.set_link_rules(self._rules)
         return host

@@ -129,10 +129,12 @@ class ReplicaChecks:
         - A broker that has read the whole metadata log has the controller's metadata.
         """
         brokers = self._find_nodes()
+        # (Partition, leader epoch) -> the broker that leads the partition in this epoch.
         leaders: dict[tuple[PartitionKey, int], BrokerId] = {}
         for broker_id, broker in brokers.items():
             host = self._lives[broker_name(broker_id)].host
             for key, partition in broker.partitions.items():
+                # `key[0]` is the topic.
                 if not partition.is_leader or key[0] in self._deleted_topics:
                     continue
                 other = leaders.setdefault((key, partition.leader_epoch), broker_id)

@@ -45,7 +45,8 @@ class TaskChecks:
             tasks[scheduled, row.partition, row.leader_epoch] = None
             return
         task = (_ENDED[row.kind], row.partition, row.leader_epoch)
-        # With `late_notices_us` a task is carried out several times; its first end has removed it.
+        # With `late_notices_us` a coordinator gets each notice several times, so a task is carried
+        # out several times. Its first end has removed the task.
         if task not in tasks:
             return
         earlier = next(iter(tasks))

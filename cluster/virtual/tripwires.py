@@ -121,7 +121,7 @@ def _guard(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
 
     def guarded(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the original's arguments
         if threading.get_ident() in _runs:
-            _check(name, sys._getframe(1))
+            _check(name, sys._getframe(1))  # 1: the frame of the caller
         return original(*args, **kwargs)
 
     guarded.__wrapped__ = original  # type: ignore[attr-defined]

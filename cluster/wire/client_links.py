@@ -45,7 +45,8 @@ class ClientLinks:
     ) -> None:
         """Begin without rules.
 
-        `rng_for` takes a client and the id of a rule, and returns the random stream for both.
+        `to_broker` and `to_client` carry a frame on when no rule holds it any more. `rng_for` takes
+        a client and the id of a rule, and returns the random stream for both.
         """
         self._after = after
         self._to_broker = to_broker

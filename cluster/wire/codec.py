@@ -8,13 +8,13 @@ In some old versions of an API, the messages are nested in another way than in t
 versions, all below the table's `reshaped_below`, are called *reshaped*. So messages are handled in
 two ways ("plain" data are dicts and lists):
 - Requests of a version that is not reshaped become messages (Structs) directly, by a "typed"
-  reader. Responses are written directly.
+  reader. Responses of this version are written directly.
 - Requests of a reshaped version become plain data first, which `protocol.plain` turns into
-  messages. Responses become plain data before they are written.
+  messages. Responses of this version become plain data before they are written.
 
 Numbers are big-endian. Strings have an int16 length, arrays and bytes an int32 length; a length of
 -1 means null. None of the versions is flexible (KIP-482: a denser encoding), so there are no tagged
-fields (optional fields that such versions may append).
+fields (optional fields, which only flexible versions may append).
 
 Source: Kafka's protocol guide, "Protocol Primitive Types".
 """

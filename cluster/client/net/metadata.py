@@ -78,7 +78,9 @@ class Metadata:
         self._nodes = tuple(KnownNode(_host_of(server), BOOTSTRAP) for server in servers)
         self._live: dict[int, None] = {}
         """Ids of the brokers in the last answer, in the answer's order, as the keys of the dict."""
+        # The number of partitions of each known topic.
         self._partition_counts: dict[str, int] = {}
+        # The last known leader of each partition, which need not be alive.
         self._leaders: dict[TopicPartition, LeaderAndEpoch] = {}
         self._request_timeout_us = config.request_timeout_ms * MS
         self._reconnect_backoff_us = config.reconnect_backoff_ms * MS
