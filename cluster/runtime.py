@@ -203,9 +203,9 @@ class Runtime(ABC):
     async def start(self, *, apart: bool = False) -> None:
         """Start every node; return when the processes run, long before the groups are stable.
 
-        In virtual time all nodes start at the same moment, so their timers would fire together in
-        the whole run. If `apart` is True, the nodes start at random moments instead, and their
-        timers begin as if the cluster had run for long. In real time `apart` has no effect.
+        In virtual time all nodes start at the same moment, so their timers would fire together
+        during the whole run. If `apart` is True, the nodes start at random moments instead, and
+        their timers begin as if the cluster had run for long. In real time `apart` has no effect.
 
         Raises: ClusterStartError if a node cannot be started; the nodes that were started are
         stopped before that.

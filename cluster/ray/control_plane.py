@@ -2,7 +2,7 @@
 
 The driver, which conducts the run, tells all node processes where the nodes are and which link
 rules apply. These two together are the ControlState; only its newest version counts. The driver
-also asks the processes for their status, and calls them to reset connections. All these calls go
+also asks the processes for their status, and orders them to reset connections. All these calls go
 over Ray, and not over the nodes' own network.
 
 A process may be stopped (SIGSTOP), or its machine may be *silent*: it does not answer. The control

@@ -91,7 +91,7 @@ def _shares_by_machine(
     machine_of = {name: index for index, names in enumerate(cluster.machines) for name in names}
     shares_by_machine: dict[int, list[list[NodeSpec]]] = {}
     for spec in members:
-        # A client without a machine of the experiment counts as on machine 0.
+        # A client that is on no machine of the experiment goes to the processes of machine 0.
         shares = shares_by_machine.setdefault(machine_of.get(spec.name, 0), [[]])
         if len(shares[-1]) == CONSUMERS_PER_PROCESS:
             shares.append([])

@@ -1,9 +1,9 @@
 """RayLives: starts, kills, pauses, shuts down and restarts the nodes of a run on Ray.
 
 The nodes live in processes. A ProcessPlan says which process has which nodes. Each server (broker,
-controller, ZooKeeper server) has a process of its own; clients share processes. Fleet (`fleet`)
-starts and ends the processes, on the machines of the Ray cluster. When a node has started or ended,
-RayLives sends the new list of addresses to all processes.
+controller, ZooKeeper server) has a process of its own; most clients share processes. Fleet
+(`fleet`) starts and ends the processes, on the machines of the Ray cluster. When a node has started
+or ended, RayLives sends the new list of addresses to all processes.
 """
 
 import asyncio

@@ -16,7 +16,7 @@ class NodeClock:
 
     The clocks go on when the node on the machine dies and starts again. `_drift_ppm` is the number
     of microseconds that the clock gains in a second; it is negative if the clock is too slow.
-    `set_drift` refuses values up to -1,000,000, because the monotonic clock would stop or go back.
+    `set_drift` refuses -1,000,000 and less, because the monotonic clock would stop or go back.
     """
 
     def __init__(self, loop: VirtualLoop) -> None:

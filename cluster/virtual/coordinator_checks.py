@@ -71,9 +71,9 @@ class CoordinatorChecks:
                 # As in Kafka, a partition cannot need more replicas than it has.
                 least = min(self._min_insync_replicas(broker), len(partition.replicas))
                 if len(partition.isr) < least:
-                    # A small ISR is a violation only if the append has acks=all. Only then the
-                    # append has a second row at its end, with the same correlation id. (Tombstones
-                    # are appended with acks=0, so they may be appended with a small ISR.)
+                    # A small ISR is a violation only if the append has acks=all. Such an append
+                    # has a second row at its end, with the same correlation id. (Tombstones are
+                    # appended with acks=0. They have no second row.)
                     self._under_min[append] = (
                         f"{partition.topic_partition}: leader {partition.broker_id} appended at "
                         f"{row.offset} with ISR {partition.isr}, and min.insync.replicas is {least}"

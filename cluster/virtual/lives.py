@@ -4,8 +4,8 @@ Each life of a node, from a start to its end, is called an incarnation, and has 
 The disk and the clock of a node belong to its machine, so they stay from one incarnation to the
 next.
 
-The states here (up, paused, down, ...) are those of the node's process. The controller may still
-believe a broker to be alive whose process is down; its metadata has the controller's view.
+The states here (up, paused, down, ...) are those of the node's process. They do not show which
+brokers the controller considers alive; the controller's metadata does.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,7 @@
 """Start times of a run's nodes, drawn from the seed.
 
-If all nodes of a simulated cluster started at the same moment, their timers would tick together in
-the whole run. A fault at a certain time would always come at the same moment between two
+If all nodes of a simulated cluster started at the same moment, their timers would tick together
+during the whole run. A fault at a certain time would always come at the same moment between two
 heartbeats. In a real cluster a fault may come at any moment between two heartbeats. So the nodes
 start at random times: each broker starts within a span that is as long as the period of its
 heartbeats. For the members of a group, random starts are not enough, because their heartbeats begin

@@ -41,6 +41,7 @@ NOT_IN_RESPONSE = "NOT_IN_RESPONSE"
 Source: Kafka DeleteConsumerGroupOffsetsResult."""
 
 ResetTo = Literal["earliest", "latest"]
+"""The end of each log to which `reset_offsets` resets."""
 
 
 class ElectionFailed(Exception):

@@ -137,6 +137,7 @@ class GroupSubscriber:
 
         None of the partitions of an unknown topic is assigned.
         """
+        # `_waiting[0]` is the version of the metadata that was not enough.
         if self._waiting is not None and self._metadata.version > self._waiting[0]:
             _version, compute = self._waiting
             self._waiting = None

@@ -282,7 +282,7 @@ class GroupConsumer:
             else:
                 # When the application or an automatic commit needs the end of poll.
                 until_us = self._idle_until_us(idle_until_us())
-                # When the backoff of a partition is over.
+                # When the application poll ends in which the backoff of a partition is over.
                 if held_until_us is not None:
                     until_us = _earlier(until_us, poll_ends_us(held_until_us))
             await self.wakeup.wait(until_us)

@@ -285,7 +285,7 @@ class ProducerNode:
         """Send the batches of partitions that one broker leads, in one request."""
         by_partition: dict[TopicPartition, _Batch] = {}
         for batch in batches:
-            self._queues[batch.partition].popleft()
+            self._queues[batch.partition].popleft()  # this is `batch`
             self._in_flight[batch.partition] = None
             by_partition[batch.partition] = batch
         self._requests_in_flight[node] = self._requests_in_flight.get(node, 0) + 1

@@ -84,7 +84,7 @@ class ZooKeeperConsumerConnector:
         self._lock = Mutex(host)
         """Kafka's `rebalanceLock`, held by a rebalance and by the shutdown.
 
-        A periodic commit does not take it (ZK-32)."""
+        A periodic commit does not take the lock (ZK-32)."""
         self._fetchers = FetcherManager(self.member)
         self.rebalancer = Rebalancer(
             self.member,
@@ -147,7 +147,7 @@ class ZooKeeperConsumerConnector:
             await self._fetchers.stop()
             for queue in self.queues.values():
                 queue.close()
-            await self.rebalancer.close_fetchers()  # this commits
+            await self.rebalancer.close_fetchers()  # also commits, if commits are automatic
             self._zk.close(on_closed)
 
     # -- registration and sessions ---------------------------------------------------------------
