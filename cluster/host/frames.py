@@ -1,15 +1,15 @@
 """Frames: the messages that travel between two nodes, in order.
 
-A node is a simulated broker, controller, client or ZooKeeper server. In virtual time all nodes are
-in one process, and a frame is passed by reference. In real time each node is a process, and a frame
-travels as MessagePack over TCP. Requests and responses are Kafka's, in an envelope with Kafka's
-headers.
+A node is a broker, a controller, a client or a ZooKeeper server. Between two nodes in one process,
+for example in virtual time (on a simulated clock), a frame is passed by reference. Between two
+processes, a frame travels as MessagePack over TCP. Requests and responses are Kafka's, in an
+envelope with Kafka's headers.
 
 A connection is opened, carries requests and responses, and is closed by its client or its server.
 One TCP link between two processes carries the frames of all connections between their nodes.
 Therefore every frame names its source and its destination node. A connection is identified by its
 client and the `connection_id`, which the client chooses. The id stays unique when the client is
-killed and restarted: each new incarnation (life of the node between two starts) takes new ids.
+killed and restarted: each incarnation (life of a node from a start to its end) takes new ids.
 """
 
 import msgspec

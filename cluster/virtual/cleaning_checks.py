@@ -70,7 +70,7 @@ class CleaningChecks:
         length: int,
         after: Sequence[RecordBatch],
     ) -> None:
-        """Check that the first `length` batches of `before` became the batches `after`."""
+        """Check that the first `length` batches of `before` became `after`, in partition `name`."""
         # A cleaning compares the ages of tombstones with the time at which it began. It reads each
         # batch twice. If that takes only one turn (a step in which no other task runs), the
         # cleaning has begun just now, and the time is known exactly. With several turns it may have

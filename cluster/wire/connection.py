@@ -164,7 +164,7 @@ class WireConnection(asyncio.Protocol):
         """Close the connection, with a TCP reset if `reset`; bytes not sent yet are lost."""
         if self.is_closed or self._transport is None:
             return
-        self.is_closed = True
+        self.is_closed = True  # now, so that `connection_lost` does not report the end again
         if reset:
             sock = self._transport.get_extra_info("socket")
             if sock is not None:

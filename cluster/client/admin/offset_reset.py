@@ -82,7 +82,7 @@ def plan_reset(
     bounds: Mapping[TopicPartition, LogBounds],
     committed: Mapping[TopicPartition, int],
 ) -> tuple[PlannedOffset, ...]:
-    """Return the planned offset of each partition in `bounds`, in their order.
+    """Return the planned offset of each partition in `bounds`, in the order of `bounds`.
 
     `committed` has no entry for a partition without a committed offset.
     Raises: CannotShift with all partitions without a committed offset, if `target` is a ShiftBy.

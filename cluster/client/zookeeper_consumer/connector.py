@@ -143,6 +143,7 @@ class ZooKeeperConsumerConnector:
         """Stop fetchers, wake the streams, commit, close the session (ZK-59)."""
         self._is_shutting_down = True
         self._watcher_wakeup.set()
+        # The lock makes the shutdown wait for the end of a rebalance.
         async with self._lock:
             await self._fetchers.stop()
             for queue in self.queues.values():
