@@ -253,8 +253,8 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     publish_jitter_us: NotNegative = 0
     """Largest random addition to `publish_us`, in microseconds; each broker draws it for each
     change. So brokers learn of a change at different times. If a follower learns of a new leader
-    earlier than the leader itself does, the leader refuses the follower's first request, and the
-    follower waits `replica.fetch.backoff.ms`."""
+    before that leader itself, the leader refuses the follower's first request, and the follower
+    waits `replica.fetch.backoff.ms`."""
     consumer_start_us: NotNegative = 0
     """Time from a consumer's creation to its first request, in microseconds. A consumer of Kafka
     starts threads and creates objects in this time."""
@@ -267,11 +267,11 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     zookeeper_sync_us: NotNegative = 300
     """Further duration of a write at a ZooKeeper server, which flushes it, in microseconds."""
     zookeeper_consumer_start_us: NotNegative = 40_000
-    """Time from the registration of a consumer on ZooKeeper to its subscriptions, in microseconds.
-    In this time the consumer creates queues and threads. Later it claims a partition by creating
-    the partition's znode. A claim conflicts if the earlier owner has not removed its own znode yet.
-    The default reproduces a measurement: there are conflicts when 4 members join together, but
-    seldom when 8 do, because with more members a new member is slower to claim."""
+    """Time from the registration of a consumer on ZooKeeper to its subscriptions, in microseconds:
+    it creates queues and threads. A member claims a partition by creating the partition's znode. A
+    claim conflicts if the earlier owner has not removed its own znode yet. The default reproduces a
+    measurement: there are conflicts when 4 members join together, but seldom when 8 do, because
+    with more members a new one is slower to claim."""
 
 
 class StorageModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
