@@ -99,7 +99,8 @@ def profile_of(spec: ClusterSpec, *, virtual_s: int, traced: bool) -> str:
 def run() -> tuple[Measurement, ...]:
     """Measure the loads; each figure is the median of several seeds."""
     measurements = []
-    # The goal is the least number of virtual seconds per CPU second; None means no goal.
+    # `virtual_s` is how many virtual seconds are measured. The goal is the least number of virtual
+    # seconds per CPU second; None means no goal.
     for name, overrides, virtual_s, traced, goal in (
         ("10 records/s, trace off", LIGHT, 60, False, 100.0),
         ("120 records/s, trace off", BUSY, 20, False, None),

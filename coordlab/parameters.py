@@ -67,7 +67,8 @@ class RunTimeParam(click.ParamType[int]):
             return value
         text = str(value)
         # A Decimal is exact. So a printed time becomes the same microsecond again.
-        if match := _SECONDS.fullmatch(text):
+        match = _SECONDS.fullmatch(text)
+        if match is not None:
             return round(Decimal(match[1]) * 1_000_000)
         try:
             return microseconds(text)
@@ -159,7 +160,8 @@ class Seeds(click.ParamType[tuple[int, ...]]):
                 )
             # Check the number before the seeds of the range are collected, because these could be
             # billions. (A seed that was given before is counted twice here.)
-            if len(seeds) + last - first + 1 > MAX_SEEDS:
+            count_of_range = last - first + 1
+            if len(seeds) + count_of_range > MAX_SEEDS:
                 self.fail(
                     f"expected at most {MAX_SEEDS:,} seeds, got more in `{value}`", param, ctx
                 )

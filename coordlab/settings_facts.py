@@ -144,7 +144,7 @@ def _settings_in_section(section: _Section) -> Iterator[SettingFact]:
             yield SettingFact(
                 section=_section_in_report(section.path, name),
                 name=name,
-                value=_with_from_steady(struct, name, setting_text(value)),
+                value=_with_time_origin(struct, name, setting_text(value)),
                 default=default,
             )
     for inner_section in inner_sections:
@@ -166,7 +166,7 @@ def _section_in_report(path: str, name: str) -> str:
     return path or TOP_SECTION
 
 
-def _with_from_steady(struct: type[msgspec.Struct] | None, name: str, value: str) -> str:
+def _with_time_origin(struct: type[msgspec.Struct] | None, name: str, value: str) -> str:
     """Return the text of a value. If it is the time of late members, append FROM_STEADY."""
     is_time_of_joining = struct is LateMembersDefinition and name == "at"
     return f"{value} {FROM_STEADY}" if is_time_of_joining else value

@@ -1,7 +1,8 @@
 """The steps of an analysis with Spark: which functions compute the tables, and from what.
 
 STEPS has an entry for each step: a function (transform), and then the names of the inputs of this
-function. The inputs are the results of other steps. A result is of one of three kinds:
+function. The inputs are the results of other steps. If the result does not have the name of the
+function, the entry begins with the result's name. A result is of one of three kinds:
 
 - a `table` is written into the directory of every run, under the name of the function;
 - a `shared` result is kept for the steps that read it;

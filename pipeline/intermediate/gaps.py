@@ -7,7 +7,7 @@ Each function lists the gaps of one kind of subject, over the whole run:
 - `coordinator_holes`: between two active coordinators of an offsets partition (a partition of
   `__consumer_offsets`).
 
-The table `availability` then picks the longest gap around each fault.
+The table `availability` then picks one of these gaps for each fault and subject.
 
 Example: a consumer had a commit acknowledged at 10.0 s and the next commit at 14.2 s. This gap
 lasts from `before_us` (10.0 s) to `after_us` (14.2 s). The gap after the consumer's last commit has
@@ -132,6 +132,7 @@ def processing_gaps(events: DataFrame) -> DataFrame:
     # After the last batch, `next_begun_us` is null, and the gap is open. `greatest` alone would
     # ignore the null and return `before_us`.
     after_us = F.when(next_begun_us.isNotNull(), F.greatest("before_us", next_begun_us))
+    # Batches that were finished at the same moment become one row.
     moments = consumed.groupBy(*key, "before_us").agg(F.min("begun_us").alias("begun_us"))
     return moments.join(waiting, list(key), "left").select(
         *key,

@@ -176,7 +176,11 @@ def impaired_us(intervals: DataFrame, impaired: DataFrame, *, node: str) -> Data
 
 
 def _bounds(impairment: str, shared: Column) -> tuple[Column, Column, Column]:
-    """Return the length, the first and the last moment of an impairment within an interval."""
+    """Return three aggregations over all pauses (or all cuts) within an interval.
+
+    They are the sum of the lengths, the first moment and the last moment. `shared` is the length of
+    one pause or cut within the interval.
+    """
     matches = F.col("impairment") == impairment
     return (
         F.sum(F.when(matches, shared)).alias(impairment),

@@ -71,7 +71,8 @@ def message_diagrams(run: ReportInput) -> Section | None:
     if not drawn:
         return None
     lead = "Requests and answers around a fault. The links lead to its turns."
-    if left_out := messages.left_out(run):
+    left_out = messages.left_out(run)
+    if left_out:
         lead += f" {left_out:,} later faults have no diagram; tables/messages has theirs."
     return Section(id="messages", title="Messages around each fault", lead=lead, parts=drawn)
 

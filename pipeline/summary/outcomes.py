@@ -268,5 +268,5 @@ def _range_text(stem: str, first: int, last: int) -> str:
         return stem
     if first == last:
         return f"{stem}{first}"
-    joint = "and" if last == first + 1 else "to"
-    return f"{stem}{first} {joint} {last}"
+    connector = "and" if last == first + 1 else "to"
+    return f"{stem}{first} {connector} {last}"

@@ -55,7 +55,7 @@ def availability(
        from this moment to the run's end.
     4. If several gaps have the same length, the earliest counts.
     `events` has one row per event; `runs` is the table, `tenures` the table `coordinator_tenures`;
-    `failovers` has one row per fault and group.
+    `failovers` has one row per fault and group (`failovers.group_failovers`).
     Output grain: one row per run, fault, subject kind, group and subject.
     Columns:
     - `run`, `fault`, `subject_kind`, `group`;
@@ -89,6 +89,7 @@ def availability(
 def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFrame:
     """One row per fault, group and consumer: its gap between two commits."""
     gaps_per_fault = _gaps_per_fault(gaps, failovers, runs)
+    # `after_peer` is the broker that acknowledged the commit at the end of the gap.
     # The old coordinator can still acknowledge commits that were on their way when it lost the
     # partition. This does not mean that the member is served again, so only a commit at a later
     # coordinator ends the gap. The column `later` lists all later coordinators, each with the
@@ -108,7 +109,7 @@ def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFram
     open_after_move = F.max(F.when(F.col("moved") & is_open, _ends_of_gap()))
     # If the coordinator did not move, `first_at_later` and `open_after_move` are null, and the
     # longest gap counts.
-    longest = F.max_by(_ends_of_gap(), _length(~F.col("moved") & _around_the_fault()))
+    longest = F.max_by(_ends_of_gap(), _longest_if(~F.col("moved") & _around_the_fault()))
     picked = F.coalesce(first_at_later, open_after_move, longest)
     return _picked(gaps_per_fault, picked, "member")
 
@@ -116,7 +117,7 @@ def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFram
 def _processing(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFrame:
     """One row per fault, group and data partition: its gap between two batches."""
     gaps_per_fault = _gaps_per_fault(gaps, failovers, runs)
-    longest = F.max_by(_ends_of_gap(), _length(_around_the_fault()))
+    longest = F.max_by(_ends_of_gap(), _longest_if(_around_the_fault()))
     return _picked(gaps_per_fault, longest, "partition")
 
 
@@ -126,12 +127,13 @@ def _coordination(holes: DataFrame, failovers: DataFrame, tenures: DataFrame) ->
     A group that had no coordinator before the fault has no row.
     """
     first_tenures = tenures.groupBy("run", "partition").agg(F.min("start_us").alias("first_us"))
+    # From the fault (`fault_us`) to the next fault that affects the group (`until_us`).
     in_window = (F.col("before_us") < F.col("until_us")) & (
         F.col("after_us").isNull() | (F.col("after_us") > F.col("fault_us"))
     )
     # A hole that never ended counts as the longest: 2**62 is greater than any time.
     length = F.coalesce(F.col("after_us") - F.col("before_us"), F.lit(2**62))
-    longest = F.max_by(_ends_of_gap(), F.when(in_window, _earliest(length)))
+    longest = F.max_by(_ends_of_gap(), F.when(in_window, _longest_then_earliest(length)))
     # If a coordinator was always active, the gap has length 0: it begins and ends at the fault.
     no_gap = F.struct(F.col("fault_us").alias("before_us"), F.col("fault_us").alias("after_us"))
     return (
@@ -158,31 +160,34 @@ def _gaps_per_fault(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> D
 
 
 def _around_the_fault() -> Column:
-    """Return whether a gap belongs to this fault by rule 1 and rule 3 of `availability`."""
-    something_was_missing = F.col("after_us").isNotNull() | F.col("pending_us").isNotNull()
+    """Return whether a gap belongs to this fault by rule 1 and rule 3 of `availability`.
+
+    `until_us` is the next fault that affects the group, or the run's end (`end_us`).
+    """
+    closed_or_missed = F.col("after_us").isNotNull() | F.col("pending_us").isNotNull()
     is_last_fault = F.col("until_us") >= F.col("end_us")
     ended_before_next_fault = F.coalesce(F.col("after_us") <= F.col("until_us"), F.lit(False))
     began_before_fault = F.col("before_us") <= F.col("fault_us")
     belongs_to_fault = is_last_fault | ended_before_next_fault | began_before_fault
     began_before_next_fault = F.col("before_us") < F.col("until_us")
-    return began_before_next_fault & belongs_to_fault & something_was_missing
+    return began_before_next_fault & belongs_to_fault & closed_or_missed
 
 
-def _length(condition: Column) -> Column:
-    """Return a sort key that is greatest for the longest gap; null if `condition` is false.
+def _longest_if(condition: Column) -> Column:
+    """Return a sort key with which `max_by` picks the longest gap that meets `condition`.
 
-    The length of an open gap counts from the moment at which something was first missing.
+    The length of an open gap counts from the moment at which service was first missed.
     """
     closed = F.col("after_us") - F.col("before_us")
     since_us = F.greatest("pending_us", "before_us")
     open_for = F.greatest(F.col("end_us") - since_us, F.lit(0))
-    return F.when(condition, _earliest(F.coalesce(closed, open_for)))
+    return F.when(condition, _longest_then_earliest(F.coalesce(closed, open_for)))
 
 
-def _earliest(length: Column) -> Column:
+def _longest_then_earliest(length: Column) -> Column:
     """Return a sort key with which `max_by` picks the longest gap.
 
-    If several gaps have the same length, it picks the earliest of them.
+    If several gaps have the same length, the key picks the earliest of them.
     """
     return F.struct(length.alias("length_us"), (-F.col("before_us")).alias("earlier"))
 
@@ -193,7 +198,7 @@ def _ends_of_gap() -> Column:
 
 
 def _picked(gaps_per_fault: DataFrame, picked: Column, subject_kind: str) -> DataFrame:
-    """One row per fault and subject that has a gap: the gap that the aggregation `picked`."""
+    """One row per fault and subject that has a gap: the result of the aggregation in `picked`."""
     return (
         gaps_per_fault.groupBy("run", "fault", "group", "subject")
         .agg(picked.alias("gap"))

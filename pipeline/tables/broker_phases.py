@@ -23,10 +23,10 @@ from protocol.trace_schema import LoadCompletedDetail
 def broker_phases(events: DataFrame, faults: DataFrame, groups: DataFrame) -> DataFrame:
     """Follow the move of each offsets partition, from the fault to the new active coordinator.
 
-    An election belongs to the latest fault before the election that hit the partition's leader, or
-    that lists the partition as affected. If a fault caused several elections, the first election
-    that found a leader counts. The leader that was found can be the old leader again. Then it loads
-    the partition once more, in the new epoch.
+    A fault is a possible cause of a later election if the fault hit the partition's leader, or
+    lists the partition as affected. Of several possible causes, the latest counts. If a fault
+    caused several elections, the first election that found a leader counts. It can find the old
+    leader again, which then loads the partition once more, in the new epoch.
 
     `events` has one row per event; `faults` and `groups` are the tables. Output grain: one row per
     run, fault and offsets partition that got a leader in a new epoch because of the fault.
@@ -44,13 +44,13 @@ def broker_phases(events: DataFrame, faults: DataFrame, groups: DataFrame) -> Da
     Nulls: a moment that the trace does not hold, and the phases that begin or end with it;
     `old_leader` if no earlier leader is known.
     """
-    decided = _decided(_elections(events), faults)
+    elections = _first_elections(_elections(events), faults)
     steps = _steps_of_new_leaders(events)
     groups_of_partition = groups.groupBy("run", "partition").agg(
         F.sort_array(F.collect_list("group")).alias("groups")
     )
     return (
-        decided.join(steps, ["run", "partition", "leader_epoch", "new_leader"], "left")
+        elections.join(steps, ["run", "partition", "leader_epoch", "new_leader"], "left")
         .join(groups_of_partition, ["run", "partition"], "left")
         .select(
             "run",
@@ -100,7 +100,7 @@ def _elections(events: DataFrame) -> DataFrame:
     )
 
 
-def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
+def _first_elections(elections: DataFrame, faults: DataFrame) -> DataFrame:
     """One row per fault and partition: the fault's first election that found a leader."""
     causes = F.broadcast(
         faults.select(
@@ -111,8 +111,7 @@ def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
             F.col("partitions").alias("hit_partitions"),
         )
     )
-    # A fault is a possible cause of a later election if the fault hit the partition, or the broker
-    # that led the partition before the election. Of several possible causes, the latest counts.
+    # The rules of `broker_phases`: which faults can be the cause of an election.
     hit_partition = F.array_contains("hit_partitions", F.col("partition"))
     hit_leader = F.coalesce(F.array_contains("nodes", F.col("old_leader")), F.lit(False))
     possible_cause = (F.col("fault_us") <= F.col("decided_us")) & (hit_partition | hit_leader)

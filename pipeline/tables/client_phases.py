@@ -66,8 +66,9 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     The rows of a member count in the order in which the member wrote them, even if they have the
     same time.
 
-    `events` has one row per event, `failovers` one row per fault and group. Output grain: one row
-    per run, fault, affected group and consumer that was a member of the group before the fault.
+    `events` has one row per event, `failovers` one row per fault and group
+    (`failovers.group_failovers`). Output grain: one row per run, fault, affected group and consumer
+    that was a member of the group before the fault.
     Columns:
     - `run`, `fault`, `group`, `consumer` (node);
     - `member_id`, `generation`: before the fault; `member_id_after`, `generation_after`: after it;
@@ -109,23 +110,23 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     # A step is the place of a row in the order of a member's rows. The columns `unknown`, `named`
     # and `accepted` get the steps of the three rows that end the member's phases. A phase begins
     # where the phase before it ends. So the order of the three `withColumn` matters:
-    # `_names_newest` reads the column `unknown`, and `_is_accepted` reads the column `named`.
-    steps = (
+    # `_ends_rediscover` reads the column `unknown`, and `_ends_accept` reads the column `named`.
+    with_moments = (
         signals.where(F.col("at_us") < F.col("until_us"))
-        .withColumn("unknown", F.min(_step(_is_unknown())).over(member))
-        .withColumn("named", F.min(_step(_names_newest())).over(member))
-        .withColumn("accepted", F.min(_step(_is_accepted())).over(member))
+        .withColumn("unknown", F.min(_step_if(_ends_notice())).over(member))
+        .withColumn("named", F.min(_step_if(_ends_rediscover())).over(member))
+        .withColumn("accepted", F.min(_step_if(_ends_accept())).over(member))
         .withColumns({f"{name}_us": F.col(f"{name}.at_us") for name in _MOMENTS})
     )
-    members = steps.groupBy(*_KEY).agg(
+    members = with_moments.groupBy(*_KEY).agg(
         # The columns `fault_us`, `unknown_us`, `named_us` and `accepted_us` have the same value in
         # all rows of a member, so `first` may take it from any row.
         *(F.first(f"{name}_us").alias(f"{name}_us") for name in ("fault", *_MOMENTS)),
-        F.min(_when(_is_membership())).alias("member_since_us"),
-        F.count(_when(_is_lookup())).alias("lookups"),
-        F.count(_when(_is_lookup() & _names_another())).alias("stale"),
-        F.count(_when(_is_lookup() & _names_another() & _names_itself())).alias("self_named"),
-        F.min_by("cause", _step(_is_unknown())).alias("noticed_by"),
+        F.min(_moment_if(_is_membership())).alias("member_since_us"),
+        F.count(_moment_if(_is_lookup())).alias("lookups"),
+        F.count(_moment_if(_is_lookup() & _names_another())).alias("stale"),
+        F.count(_moment_if(_is_lookup() & _names_another() & _names_itself())).alias("self_named"),
+        F.min_by("cause", _step_if(_ends_notice())).alias("noticed_by"),
         F.max(F.when(_is_wait_for_old(), F.col("at_us") - F.col("sent_us"))).alias(
             "longest_wait_us"
         ),
@@ -136,8 +137,8 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
         _latest("member", before=False).alias("member_id_after"),
         _latest("generation", before=True).alias("generation"),
         _latest("generation", before=False).alias("generation_after"),
-        _first_success(Api.JOIN_GROUP).alias("join_us"),
-        _first_success(Api.SYNC_GROUP).alias("sync_us"),
+        _time_to_first_success(Api.JOIN_GROUP).alias("join_us"),
+        _time_to_first_success(Api.SYNC_GROUP).alias("sync_us"),
     )
     has_lost_coordinator = F.col("unknown_us").isNotNull()
     # A consumer that was not yet a member at the fault had no coordinator to lose.
@@ -215,12 +216,12 @@ def _signals(events: DataFrame) -> DataFrame:
     return from_events.unionByName(answers)
 
 
-def _when(condition: Column) -> Column:
+def _moment_if(condition: Column) -> Column:
     """Return the moment of a row that meets the condition, else null."""
     return F.when(condition, F.col("at_us"))
 
 
-def _step(condition: Column) -> Column:
+def _step_if(condition: Column) -> Column:
     """Return the step of a row that meets the condition, else null.
 
     A step is the place of a row in the order of a member's rows. Rows are in time order. Rows of
@@ -239,17 +240,17 @@ def _is_membership() -> Column:
     return F.col("kind").isin([kind.value for kind in _MEMBERSHIP])
 
 
-def _is_unknown() -> Column:
+def _ends_notice() -> Column:
     """Return whether the member marked its coordinator unknown in this row, after the fault."""
     return _is(TraceKind.COORDINATOR_UNKNOWN) & (F.col("at_us") >= F.col("fault_us"))
 
 
 def _names_another() -> Column:
     """Return whether an answer was stale: it named a broker that is not the newest coordinator."""
-    return _is(TraceKind.COORDINATOR_FOUND) & ~_names_coordinator()
+    return _is(TraceKind.COORDINATOR_FOUND) & ~_names_newest()
 
 
-def _names_coordinator() -> Column:
+def _names_newest() -> Column:
     """Return whether a COORDINATOR_FOUND names the newest coordinator.
 
     There are two cases:
@@ -266,13 +267,13 @@ def _names_coordinator() -> Column:
     return F.col("peer").eqNullSafe(F.col("coordinator")) & is_current
 
 
-def _names_newest() -> Column:
+def _ends_rediscover() -> Column:
     """Return whether a row ends the phase rediscover: an answer names the newest coordinator."""
-    names_newest = _is(TraceKind.COORDINATOR_FOUND) & _names_coordinator()
+    names_newest = _is(TraceKind.COORDINATOR_FOUND) & _names_newest()
     return names_newest & (F.col("step") > F.col("unknown"))
 
 
-def _is_accepted() -> Column:
+def _ends_accept() -> Column:
     """Return whether a row ends the phase accept: a success at the newest coordinator.
 
     A coordinator that still loads its groups answers every heartbeat with NONE, although it does
@@ -305,7 +306,7 @@ def _names_itself() -> Column:
     return F.col("cause").eqNullSafe(F.col("peer"))
 
 
-def _from_old() -> Column:
+def _is_exchange_with_old() -> Column:
     """Return whether a request to the old coordinator was answered or failed after the fault."""
     answered = (F.col("kind") == _ANSWER) & (F.col("at_us") >= F.col("fault_us"))
     return answered & F.col("peer").eqNullSafe(F.col("old_leader"))
@@ -317,13 +318,13 @@ def _is_wait_for_old() -> Column:
     The wait counts only if the member sent the request before it gave the old coordinator up.
     """
     not_given_up = F.col("unknown_us").isNull() | (F.col("sent_us") <= F.col("unknown_us"))
-    return _from_old() & F.col("api").isin(_ANSWERED_AT_ONCE) & not_given_up
+    return _is_exchange_with_old() & F.col("api").isin(_ANSWERED_AT_ONCE) & not_given_up
 
 
 def _is_commit_timeout() -> Column:
     """Return whether the old coordinator answered a commit REQUEST_TIMED_OUT after the fault."""
     commit = F.col("api") == Api.OFFSET_COMMIT.label
-    return _from_old() & commit & (F.col("error") == "REQUEST_TIMED_OUT")
+    return _is_exchange_with_old() & commit & (F.col("error") == "REQUEST_TIMED_OUT")
 
 
 def _is_late_heartbeat() -> Column:
@@ -333,7 +334,7 @@ def _is_late_heartbeat() -> Column:
     """
     heartbeat = F.col("api") == Api.HEARTBEAT.label
     late = F.col("at_us") >= F.col("active_us")
-    return _from_old() & heartbeat & (F.col("error") == "NONE") & late & _moved_away()
+    return _is_exchange_with_old() & heartbeat & (F.col("error") == "NONE") & late & _moved_away()
 
 
 def _moved_away() -> Column:
@@ -350,10 +351,10 @@ def _latest(column: str, *, before: bool) -> Column:
     known = F.col(column).isNotNull() & (is_before_fault if before else ~is_before_fault)
     if column == "generation":
         known &= F.col(column) >= 0
-    return F.max_by(F.when(known, F.col(column)), _step(known))
+    return F.max_by(F.when(known, F.col(column)), _step_if(known))
 
 
-def _first_success(api: Api) -> Column:
+def _time_to_first_success(api: Api) -> Column:
     """Return the time from the first request of an API after the fault to the API's first success.
 
     If the first JoinGroup fails, for example, the time includes the retries.
@@ -361,4 +362,4 @@ def _first_success(api: Api) -> Column:
     of_api = F.col("api") == api.label
     asked = of_api & _is(TraceKind.REQUEST_SENT) & (F.col("at_us") >= F.col("fault_us"))
     succeeded = of_api & (F.col("error") == "NONE") & (F.col("sent_us") >= F.col("fault_us"))
-    return F.min(_when(succeeded)) - F.min(_when(asked))
+    return F.min(_moment_if(succeeded)) - F.min(_moment_if(asked))

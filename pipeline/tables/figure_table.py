@@ -49,8 +49,8 @@ def figures(
     fractions = F.array(*(F.lit(percent / 100) for percent in PERCENTS))
     # `next_us` is when the next fault was injected, or when the run ended.
     ends = F.broadcast(faults.select("run", "fault", "kind", F.col("until_us").alias("next_us")))
-    # If the end did not come (null), `next_us` is the end. A gap may even have begun after the next
-    # fault. Then its end is its own beginning, so that the end is never before the beginning.
+    # If the end did not come (null), the time of the subject ends at `next_us`. A gap may even have
+    # begun after the next fault. Then it ends where it began, and not before.
     to_us = F.coalesce("to_us", F.greatest("from_us", "next_us"))
     summed = (
         _one_row_per_value(inputs)

@@ -202,9 +202,9 @@ def _with_members(steps: DataFrame) -> DataFrame:
 
 
 def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
-    """Give each interval the earliest of its possible ends, unless the run ended before.
+    """Give each interval the earliest of its possible ends (`to_us`).
 
-    Intervals that begin after the run's end are dropped.
+    `to_us` is null if the run ended before. Intervals that begin after the run's end are dropped.
     """
     # The deaths of a node become one list, so that the join below does not multiply the intervals.
     deaths_of = died.groupBy("run", "node").agg(
@@ -226,17 +226,16 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
             lambda death: death["died_us"],
         )
     )
-    # An interval of Dead ends when it begins.
+    # An interval of Dead ends when it begins. So it has an end even at the very end of the run.
     dead = F.col("state") == DEAD
     end_us = F.when(dead, F.col("from_us")).otherwise(F.least("next_us", died_us))
+    has_end = dead | (F.col("end_us") < F.col("run_end_us"))
     return (
         intervals.join(F.broadcast(deaths_of), ["run", "node"], "left")
         .join(F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us"))), "run")
         .where(F.col("from_us") <= F.col("run_end_us"))
         .withColumn("end_us", end_us)
-        .withColumn(
-            "to_us", F.when(dead | (F.col("end_us") < F.col("run_end_us")), F.col("end_us"))
-        )
+        .withColumn("to_us", F.when(has_end, F.col("end_us")))
     )
 
 

@@ -39,9 +39,10 @@ _REQUEST = ("run", "from_node", "to_node", "api", "correlation_id")
 values. `_exchanges` numbers such requests.
 """
 _FAULT = ("run", "fault")
+"""The columns that name a fault."""
 _ROUTE = (*_FAULT, "from_node", "to_node", "api", "group")
-"""The columns that name a fault and a route. All exchanges that become one row have the same
-route.
+"""The columns that name a route of requests in the window of a fault. All exchanges that become one
+row have the same route.
 """
 
 
@@ -93,8 +94,9 @@ def messages(
     """
     windows = _windows(faults, broker_phases, client_phases, rebalances)
     exchanges = _exchanges(events).join(F.broadcast(windows), "run")
-    begin_us, last_us = F.col("begin_us"), F.col("last_us")
-    in_window = exchanges.where((begin_us <= F.col("to_us")) & (last_us >= F.col("from_us")))
+    # An exchange lasts from `begin_us` to `last_us`, a window from `from_us` to `to_us`.
+    overlaps = (F.col("begin_us") <= F.col("to_us")) & (F.col("last_us") >= F.col("from_us"))
+    in_window = exchanges.where(overlaps)
     return _keep_most_telling(_collapse_equal(in_window)).select(
         "run",
         "fault",
@@ -259,7 +261,7 @@ def _with_named(sides: DataFrame) -> DataFrame:
 
     A client writes COORDINATOR_FOUND directly after the row about the answer.
     """
-    # In both rows, `to_node` is the broker that was asked.
+    # In the row about the answer and in COORDINATOR_FOUND, `to_node` is the broker that was asked.
     in_order = Window.partitionBy("run", "from_node", "api", "node", "incarnation").orderBy("seq")
     next_has_same_server = F.lead("to_node").over(in_order) == F.col("to_node")
     is_answer = _is(TraceKind.RESPONSE_RECEIVED)

@@ -138,6 +138,7 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
         .orderBy("seq")
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
+    # The two new columns of `steps`:
     # - `nth` is the number of the interval. It is 0 in rows before the first assignment.
     # - `given_up` becomes true in the row with which the member revokes or loses the partition, and
     #   stays true in later rows of the interval. The member may still finish a batch after this

@@ -152,9 +152,11 @@ def _steps(events: DataFrame) -> DataFrame:
 def _started(steps: DataFrame) -> DataFrame:
     """One row per rebalance, with three later steps as structs.
 
-    - `joined`: its new generation began.
-    - `stable`: its assignment was stored.
+    - `joined`: the new generation of the rebalance began.
+    - `stable`: the assignment of the new generation was stored.
     - `restarted`: the coordinator began the next rebalance.
+
+    A step that did not come is null.
     """
     # The window is sorted backwards in time: it has all later steps of the group, and the step
     # directly after the current row comes last in it. So `last` finds the next step of a kind. A

@@ -176,7 +176,8 @@ def faults_page() -> str:
         key = "`from`, `to`: each one of, or a list of" if kind.has_ends else "`target`: one of"
         targets = ", ".join(f"`{TARGET_KINDS[name].syntax}`" for name in kind.targets)
         parts.append(f"\n### {kind.name}\n\n{key} {targets}\n")
-        if arguments := _argument_rows(kind.args_type):
+        arguments = _argument_rows(kind.args_type)
+        if arguments:
             headings = ("argument", "values", "default", "meaning")
             parts.append("\n" + table(headings, arguments))
     targets_table = [(f"`{kind.syntax}`", kind.doc) for kind in TARGET_KINDS.values()]

@@ -62,7 +62,8 @@ class _SearchLines:
 
     def __call__(self, progress: SearchProgress) -> Iterator[str]:
         tally = progress.tally
-        for group in list(tally.groups.values())[self._printed_groups :]:
+        new_groups = list(tally.groups.values())[self._printed_groups :]
+        for group in new_groups:
             # The line names the first seed with this finding. Later the search may choose another
             # seed as a better example.
             yield _line_with_time(
@@ -122,7 +123,8 @@ def progress_text(progress: SearchProgress) -> str:
         texts.append(f"{counted(len(tally.groups), 'finding')} in {violated:,} runs")
     else:
         texts.append("no finding")
-    if unknown := tally.results[PlayResult.UNKNOWN]:
+    unknown = tally.results[PlayResult.UNKNOWN]
+    if unknown:
         texts.append(f"{unknown:,} unknown")
     if tally.broken_runs:
         texts.append(f"{tally.broken_runs:,} BROKEN")

@@ -135,7 +135,12 @@ def _play_all(job: SeedJob, options: SeedsOptions, console: Console) -> SeedRuns
         WorkerProcesses(partial(play_seed, job), size=process_count) as workers,
     ):
         interrupted = _play_waiting_seeds(
-            workers, deque(options.seeds), stop_requested, seed_progress.add, runs, job
+            workers,
+            waiting=deque(options.seeds),
+            stop_requested=stop_requested,
+            show=seed_progress.add,
+            runs=runs,
+            job=job,
         )
     return SeedRuns(
         experiment=playable.experiment.name,

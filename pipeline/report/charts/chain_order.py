@@ -96,7 +96,7 @@ def lines_of(rows: Sequence[dict[str, Any]]) -> int:
 
 
 def _median_and_slowest(by_speed: Sequence[Path]) -> list[tuple[str, Path]]:
-    """Return the median path, and the slowest path if it took longer, each with a label.
+    """Return the median path, and the slowest path if it is slower, each with a label.
 
     The label follows the name of the member or partition: `consumer-3, the slowest`. If there is
     only one path, its label is "".
@@ -118,6 +118,7 @@ def _line(title: str, short_title: str, path: Path, top: int) -> list[dict[str, 
     `short_title` is for a narrow chart. The length of the whole line is appended to both titles.
     """
     whole = duration_text(path.whole_us)
+    # A phase has a name, a beginning and an end. The first phase begins with the fault.
     _, fault_us, _ = path.phases[0]
     longest_phase, _, _ = max(path.phases, key=lambda phase: phase[2] - phase[1])
     rows: list[dict[str, Any]] = [

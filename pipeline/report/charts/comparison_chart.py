@@ -141,8 +141,8 @@ def _line(
         "bottom": top + _TEXT_HEIGHT,
         "text": title,
     }
-    # If no run of the column has the figure, there are no cells. The first condition would be
-    # enough, but the type checker needs all four.
+    # If no run of the column has the figure, there are no cells. The condition on `p50` would be
+    # enough, but the type checker needs all four conditions.
     if p50 is None or longest is None or p50.median is None or longest.high is None:
         return [{**name_row, "value": "missing", "short": "missing"}]
     low = p50.low if p50.low is not None else p50.median

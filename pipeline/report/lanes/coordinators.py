@@ -105,7 +105,7 @@ def coordinators_lane(run: ReportInput) -> Chart | None:
         return None
     # Tenures with the same start are sorted by epoch. An unknown epoch (None) counts as 0.
     tenures.sort(key=lambda tenure: (tenure["start_us"], tenure["leader_epoch"] or 0))
-    partitions = _most_moved_first(tenures)
+    partitions = _longest_overlap_first(tenures)
     shown = in_number_order(partitions[:MAX_PARTITIONS])
 
     names: list[str] = []
@@ -120,7 +120,8 @@ def coordinators_lane(run: ReportInput) -> Chart | None:
     if data["loads"]:
         fills[_LOADING] = WARN
     about = LANE.about
-    if (left_out := len(partitions) - len(shown)) > 0:
+    left_out = len(partitions) - len(shown)
+    if left_out > 0:
         about += f" {left_out} more partitions, which moved least, are in the tables only."
     return LANE.draw(
         run,
@@ -162,7 +163,7 @@ def _groups_by_partition(run: ReportInput) -> dict[str, list[str]]:
     return groups
 
 
-def _most_moved_first(tenures: Sequence[Row]) -> list[str]:
+def _longest_overlap_first(tenures: Sequence[Row]) -> list[str]:
     """Return the partitions, sorted by the time in which they had two coordinators, longest first.
 
     If these times are equal, the partition with more tenures comes first.

@@ -101,7 +101,8 @@ def lives_lane(run: ReportInput) -> Chart | None:
     groups = list(dict.fromkeys(group for entry in entries for group in entry.blast_radius.groups))
     lives = LANE.marks("lives", rows_y(shown, without=_members_prefix(groups)))
     about = LANE.about
-    if left_out := len(places) - len(shown):
+    left_out = len(places) - len(shown)
+    if left_out:
         about += f" {left_out:,} more members stand in the journal."
     return LANE.draw(
         run,

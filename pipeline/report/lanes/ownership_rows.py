@@ -181,7 +181,6 @@ def number_rows(
 
     The chart sorts bars by these numbers, and filters them.
 
-
     - `o`: the number of the row in the lane.
     - `h`: the number of the chunk (a range of partitions) in which the partition is, from 1.
     - `t`: 1 if the partition is in `remarkable`, else 0.

@@ -45,6 +45,7 @@ def slots(intervals: Sequence[tuple[int, int]]) -> list[int]:
     free_from: list[int] = []  # the end of the last interval in each row
     for index in sorted(range(len(intervals)), key=lambda index: intervals[index]):
         start, end = intervals[index]
+        # The first row that is free at `start`. If all rows are occupied, it is a new row.
         free_rows = (row for row, busy_until in enumerate(free_from) if busy_until <= start)
         row = next(free_rows, len(free_from))
         if row == len(free_from):

@@ -113,7 +113,8 @@ def _table_of_partitions(rows: list[Row]) -> TextTable:
     """Return the table of single partitions. It is folded under the line "Each partition"."""
     shown = rows[:MAX_PARTITIONS]
     summary_line = "Each partition"
-    if left_out := len(rows) - len(shown):
+    left_out = len(rows) - len(shown)
+    if left_out:
         summary_line += f"; {left_out:,} more in tables/felt_partitions"
     measures = [number(partial(_cell, measure), measure.name) for measure in FELT_MEASURES]
     columns = (*named("group", "partition"), *measures, Column(_moment_of_peak, "peak at"))

@@ -235,7 +235,8 @@ def _rebalances(run: ReportInput) -> Figure:
     note = "after the fault" if len(faults) == 1 else "after the faults"
     if run.cut_off:
         note += " until the run was cut off"
-    if reasons := _reasons(faults):
+    reasons = _reasons(faults)
+    if reasons:
         note += f"; {reasons}"
     disturbed = any(rebalances.disturbed for fault in faults for rebalances in fault.rebalances)
     number = rebalances_in(run.summary)
@@ -317,7 +318,8 @@ def _counts(run: ReportInput) -> Iterator[Figure]:
     outcomes = [check.outcome for check in results.checks]
     if outcomes:
         label = "checks passed"
-        if not_tested := outcomes.count(CheckOutcome.NOTHING_SEEN):
+        not_tested = outcomes.count(CheckOutcome.NOTHING_SEEN)
+        if not_tested:
             label += f", {not_tested} not put to the test"
         yield Figure(
             value=f"{outcomes.count(CheckOutcome.PASS)}", unit=f"of {len(outcomes)}", label=label

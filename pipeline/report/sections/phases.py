@@ -108,7 +108,8 @@ def phases_section(run: ReportInput) -> Section | None:
         parts += _charts_of_the_picked_fault(_pickable(faults))
 
     lead = _LEAD
-    if (error_us := run.summary.clock_error_us) > 0:
+    error_us = run.summary.clock_error_us
+    if error_us > 0:
         lead += f" Grey: shorter than the error of the clocks, {duration_text(error_us)}."
     return Section(
         id="phases", title="Where the time went, phase by phase", lead=lead, parts=tuple(parts)
@@ -157,10 +158,12 @@ def _parts_about_one_fault(rows: FaultRows, axis: LogAxis, settings: Settings) -
 
 def _arranged(charts: Mapping[Chain, Chart | None]) -> Iterator[Part]:
     """Yield the charts of the broker chain and of the client chain side by side, then the gaps."""
-    side_by_side = [chart for chain in ("broker", "client") if (chart := charts[chain]) is not None]
+    chain_charts = (charts["broker"], charts["client"])
+    side_by_side = [chart for chart in chain_charts if chart is not None]
     if side_by_side:
         yield Beside(parts=tuple(side_by_side))
-    if (gap_chart := charts["gap"]) is not None:
+    gap_chart = charts["gap"]
+    if gap_chart is not None:
         yield gap_chart
 
 

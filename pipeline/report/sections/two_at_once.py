@@ -78,7 +78,8 @@ def _owner_parts(run: ReportInput, shown_episodes: Sequence[Episode]) -> Iterato
         why = render_line("two_at_once", "why", episode, steps(episode, tables), served_together)
         yield Paragraph(html=why)
         yield _table_of_partitions(episode, tables)
-    if (left_out := len(shown_episodes) - MAX_EPISODES) > 0:
+    left_out = len(shown_episodes) - MAX_EPISODES
+    if left_out > 0:
         yield Paragraph(
             html=render_line("two_at_once", "more", left_out, "owners", "ownership_overlaps")
         )
@@ -151,7 +152,8 @@ def _coordinator_parts(run: ReportInput) -> Iterator[Part]:
     for pair in run.summary.coordinators[:MAX_EPISODES]:
         statement = coordinators_statement(pair)
         yield Paragraph(html=render_line("two_at_once", "coordinators", statement, pair))
-    if (left_out := len(run.summary.coordinators) - MAX_EPISODES) > 0:
+    left_out = len(run.summary.coordinators) - MAX_EPISODES
+    if left_out > 0:
         yield Paragraph(
             html=render_line("two_at_once", "more", left_out, "coordinators", "tenure_overlaps")
         )

@@ -95,7 +95,8 @@ def why_not_consumed(run: ReportInput) -> Markup | None:
     sentences = []
     if led_rows:
         sentences.append(render_line("not_consumed", "led", _led(led_rows, fault, run)))
-    if (followed := _followed(other_rows, fault, run)) is not None:
+    followed = _followed(other_rows, fault, run)
+    if followed is not None:
         sentences.append(render_line("not_consumed", "followed", followed))
     return Markup(" ").join(sentences) if sentences else None
 
@@ -166,8 +167,8 @@ def _new_owners(rows: Sequence[Row], run: ReportInput) -> tuple[tuple[str, ...],
 def _followed(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Followed | None:
     """Return the facts about blocked partitions that other brokers led.
 
-    The broker counts as the cause of the gaps if all these partitions were consumed again soon
-    after the controller had fenced the broker. Otherwise the result is None.
+    The broker that the fault hit counts as the cause of the gaps if all these partitions were
+    consumed again soon after the controller had fenced this broker. Otherwise the result is None.
     """
     election_times_us = _election_times_us(fault, run)
     if not rows or not election_times_us:
