@@ -70,6 +70,7 @@ class Change:
 def counts_of(runs: Sequence[PlayedRun]) -> dict[str, list[int]]:
     """Return the counts of all runs: `{"rebalances": [4, 7, 3, ...], ...}`."""
     counts_by_run = [{**played.effort, **_requests(played)} for played in runs]
+    # A run has only the counts of things that happened in it. A missing count is 0.
     names = sorted({name for counts in counts_by_run for name in counts})
     return {name: [counts.get(name, 0) for counts in counts_by_run] for name in names}
 

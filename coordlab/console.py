@@ -21,6 +21,8 @@ _NUMBER_AND_UNIT = re.compile(r"(\d) (s|ms|us)\b")
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _MIN_WIDTH_OF_WRAPPED_LINE = 20
 """The smallest width to which lines are wrapped. A narrower terminal itself breaks the lines."""
+_TIME_WIDTH = 13
+"""Width of the time in `row_line`."""
 NODE_WIDTH = 20
 """Width of the node's name in `row_line`."""
 KIND_WIDTH = 22
@@ -106,7 +108,7 @@ def row_words(row: TraceRow) -> str:
 
 def row_line(row: TraceRow) -> str:
     """Return a row of a trace as a line. The columns of several such lines are aligned."""
-    time = clock(row.time_us).rjust(13)
+    time = clock(row.time_us).rjust(_TIME_WIDTH)
     node = _node_with_incarnation(row).ljust(NODE_WIDTH)
     kind = row.kind.ljust(KIND_WIDTH)
     return f"{time}  {node} {kind} {' '.join(_texts_of_columns(row))}".rstrip()

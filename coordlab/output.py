@@ -1,4 +1,4 @@
-"""Lets a command end in order when nobody reads its output any more.
+"""Lets a command end in order when its output is no longer read.
 
 In `coordlab run fencing | head -2`, the program `head` closes the pipe after two lines. The next
 `print` of the command, perhaps in another thread, would raise BrokenPipeError. The run would fail

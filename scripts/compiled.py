@@ -87,7 +87,7 @@ def build(target: Path = BUILD) -> None:
     missing = missing_for_build()
     if missing is not None:
         raise CannotCompile(missing)
-    # The build takes a minute. If somebody edits a module meanwhile, the library is out of date as
+    # The build takes a minute. If a module changes meanwhile, the library is out of date as
     # soon as it is made. So the digest for the record is that of the sources before the build.
     digest_of_sources = fingerprint()
     # Without its record, no process uses the old library, which is about to be replaced.

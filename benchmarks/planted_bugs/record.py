@@ -59,7 +59,7 @@ than those of its own seed; the column says with how many of them it fails, too.
 
 
 def is_found(hunted: Hunted) -> bool:
-    """Return whether a bug was found, and its plan became small enough."""
+    """Return whether a bug was found, and its plan was shrunk as far and as fast as required."""
     shrunk = hunted.shrunk
     return (
         shrunk is not None

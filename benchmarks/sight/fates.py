@@ -27,6 +27,7 @@ def record_of(
 ) -> SightRecord:
     """Return the record of a journal, finished or not."""
     continued = head.base
+    # The CPU time of all runs: for each seed, the sound run and the runs with mutants.
     spent_s = sum(order.sound.cpu_s + sum(play.cpu_s for play in order.mutants) for order in orders)
     not_pass = [order.seed for order in orders if order.sound.result != "pass"]
     if continued is None:

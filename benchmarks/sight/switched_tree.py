@@ -1,8 +1,8 @@
 """A copy of the packages with every mutant of a sample in it.
 
 A mutant is a small change of the code. The switch of `probes` turns one mutant on, and `player` is
-the process that plays seeds in the copy. To play the seeds takes hours. Meanwhile people may change
-the checkout, but nobody changes the copy.
+the process that plays seeds in the copy. To play the seeds takes hours. Meanwhile the checkout may
+change, but the copy does not.
 """
 
 import os

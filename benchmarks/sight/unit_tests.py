@@ -1,8 +1,8 @@
 """Finds out which mutants of a sample the unit tests kill, for a column of docs/SIGHT.md.
 
 A mutant is a small change of the code, and a test kills it if the test fails with the changed code.
-The page compares the mutants that the unit tests kill with those that the search finds. It takes
-hours to try all mutants, and can be continued after an interruption.
+The page compares the mutants that the unit tests kill with those that the search finds. To try
+all mutants takes hours. An interrupted trial can be continued.
 """
 
 from collections.abc import Callable, Sequence

@@ -134,6 +134,7 @@ def detail(*fields: str, of: type[Detail] | tuple[type[Detail], ...]) -> Column:
     `detail` is not a JSON object.
     """
     classes = of if isinstance(of, tuple) else (of,)
+    # The name of a field in the JSON -> the type of the field.
     annotations = {
         field.encode_name: field.type
         for detail_class in classes

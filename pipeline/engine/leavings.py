@@ -40,8 +40,8 @@ def _is_abandoned(owner_file: Path) -> bool:
     """
     try:
         host, process_id = owner_file.read_text(encoding="utf-8").split()
-        # On a shared disk, the owner can be a process of another machine. Nobody here knows whether
-        # that process has ended.
+        # On a shared disk, the owner can be a process of another machine. This machine cannot tell
+        # whether that process has ended.
         if host != socket.gethostname():
             return False
         # Signal 0 does nothing to the process. But `kill` raises an error if there is no process.

@@ -48,6 +48,7 @@ def compute(
         """Compute one step in a thread of the pool; return the DataFrame for later steps."""
         # All Spark jobs of this thread get the tag, by which `stop_jobs` can cancel them.
         context.addJobTag(tag)
+        # If a job is cancelled, Spark interrupts the job's running tasks.
         context.setInterruptOnCancel(True)
         return carry_out(step, step.transform(*inputs))
 
@@ -57,6 +58,7 @@ def compute(
     with ThreadPoolExecutor(threads, thread_name_prefix="coordlab-table") as pool:
         try:
             while waiting or running:
+                # A step is ready if all its inputs are done.
                 ready = [step for step in waiting if done.keys() >= set(step.inputs)]
                 for step in ready:
                     inputs = [done[name] for name in step.inputs]
@@ -86,6 +88,7 @@ def _check_inputs(steps: Sequence[Step], sources: Mapping[str, DataFrame]) -> No
         computable.update(step.name for step in ready)
         waiting = [step for step in waiting if step not in ready]
     if waiting:
+        # Each step that cannot start, with its inputs that are never computed.
         missing_inputs = [
             f"{step.name}: {', '.join(name for name in step.inputs if name not in computable)}"
             for step in waiting

@@ -1,10 +1,10 @@
-"""The table `availability` in plain Python: for how long was nobody served after each fault?
+"""The table `availability` in plain Python: how long was service missing after each fault?
 
 The table has a row for each fault and each member, data partition or group, with the gap that the
 fault caused:
 
 - a member had no acknowledged commit;
-- nobody worked on the records of a partition;
+- no member worked on the records of a partition;
 - a group had no active coordinator.
 
 `pipeline.tables.availability` has the exact rules, and computes the same with Spark.
@@ -165,6 +165,7 @@ def _coordinator_gap(trace: Trace, failover: Failover, tenures: list[TableRow]) 
     if covered_until_us < trace.end_us and covered_until_us < failover.until_us:
         # This gap lasts to the end of the run, so it counts as the longest gap.
         return _Gap(before_us=covered_until_us, after_us=None)
+    # The gaps that end after this fault, and begin before the next fault of the group.
     after_fault = [
         gap
         for gap in gaps

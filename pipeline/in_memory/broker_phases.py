@@ -46,6 +46,7 @@ def broker_phases_of(trace: Trace) -> list[TableRow]:
         old_leader = last_leaders.get(partition)
         last_leaders[partition] = new_leader
 
+        # The faults before the election that affected the partition, or hit its old leader.
         possible_causes = [
             fault
             for fault in faults

@@ -257,6 +257,7 @@ def _request_to_success_us(
     consumer's requests after the fault, and `after` its steps after the fault.
     """
     requests_us = [row.time_us for row in sent if row.api == api]
+    # The first successful answer to a request that was sent after the fault.
     success, _ = _first_and_rest(
         after,
         lambda step: (

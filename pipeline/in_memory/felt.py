@@ -1,7 +1,7 @@
 """The tables `felt_partitions` and `felt_groups` in plain Python: what users notice of faults.
 
-The users of a group notice that nobody processes a partition for a while, that its lag grows, that
-records are processed twice, or that members are removed. The lag is the number of acknowledged
+The users of a group notice that no member processes a partition for a while, that its lag grows,
+that records are processed twice, or that members are removed. The lag is the number of acknowledged
 records that the group has not processed yet.
 
 The figures cover the time from the moment at which all groups have all their members and partitions
@@ -321,7 +321,7 @@ def _groups_of_sent_away(trace: Trace) -> list[str]:
         if row.cause not in _SENT_AWAY or not start_us <= row.time_us <= trace.end_us:
             continue
         member = (row.group, row.member)
-        if member not in lives:  # it wrote no row, so nobody knows whether its process ran
+        if member not in lives:  # it wrote no row: whether its process ran is unknown
             continue
         node, incarnation = lives[member]
         alive_us = first_us[node, incarnation, *member]

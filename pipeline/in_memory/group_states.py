@@ -71,14 +71,14 @@ class _BrokerLife:
                 state = detail_of(row).get("to")
                 if state == "Dead":  # a new group of the same name begins without members
                     self._member_counts[str(group)] = 0
-                self._enter(str(group), row, state, None)
+                self._enter(str(group), row, state, partition_of_row=None)
             case _:
                 pass
 
     def finish(self) -> list[TableRow]:
         """End the open intervals with the broker's process or the run, and return all intervals."""
         for group in list(self._open):
-            self._close(group, None)
+            self._close(group, at_us=None)
         # Nodes still write rows after the run's end, while they stop. No table counts these rows.
         return [row for row in self._closed if row["from_us"] <= self._trace.end_us]
 

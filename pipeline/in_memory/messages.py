@@ -55,6 +55,9 @@ reader wants to see each change.
 _MAX_ROWS = 400
 """Maximum number of rows of one fault. This is enough for a failover of some 30 members."""
 _SECOND_US = 1_000_000
+_AT_LEAST_US = 5 * _SECOND_US
+_AT_MOST_US = 120 * _SECOND_US
+"""Limits of the time from a fault to the end of the fault's window."""
 
 
 @dataclass(slots=True)
@@ -159,11 +162,11 @@ def _windows(trace: Trace) -> list[_Window]:
     windows = []
     for fault in faults:
         injected_us = fault["injected_us"]
-        to_us = injected_us + 5 * _SECOND_US
+        to_us = injected_us + _AT_LEAST_US
         for fault_of_effect, effect_us in effects:
             if fault_of_effect == fault["fault"] and effect_us is not None:
                 to_us = max(to_us, effect_us + _SECOND_US)
-        to_us = min(to_us, injected_us + 120 * _SECOND_US, fault["until_us"])
+        to_us = min(to_us, injected_us + _AT_MOST_US, fault["until_us"])
         windows.append(
             _Window(fault["fault"], injected_us, from_us=injected_us - _SECOND_US, to_us=to_us)
         )

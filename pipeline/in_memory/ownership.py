@@ -126,6 +126,7 @@ def _end_at_death(trace: Trace, interval: TableRow, consumer: str, incarnation: 
     The `to_us` of an interval that lasted until the run's end is None.
     """
     death = trace.death(consumer, incarnation, interval["from_us"])
+    # A row of the member may have ended the interval already. The earlier of the two ends counts.
     if death is not None and (interval["to_us"] is None or death.at_us < interval["to_us"]):
         interval["to_us"], interval["ended_by"] = death.at_us, death.by
     if interval["to_us"] is not None and interval["to_us"] >= trace.end_us:

@@ -1,4 +1,4 @@
-"""Gaps: times in which a consumer committed nothing, or nobody processed or coordinated anything.
+"""Gaps: times without a commit, without processing, or without a coordinator.
 
 Each function lists the gaps of one kind of subject, over the whole run:
 

@@ -90,6 +90,7 @@ def offsets_partition_of(group: Column, partitions: Column) -> Column:
         F.regexp_extract_all(text, F.lit("[0-9A-F]{4}"), F.lit(0)),
         lambda unit: F.conv(unit, 16, 10).cast("long"),
     )
+    # For each unit, Java computes `hash = 31 * hash + unit`. The mask keeps the lowest 32 bits.
     unsigned = F.aggregate(
         units,
         F.lit(0).cast("long"),

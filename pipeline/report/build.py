@@ -150,7 +150,7 @@ def time_marks(run: ReportInput) -> tuple[TimeMark, ...]:
 def write_report(html: str, path: Path) -> Path:
     """Write a page to `path`, and return the path.
 
-    The page is written under a temporary name and then renamed, so that nobody reads half a page.
+    The page is written under a temporary name and then renamed, so that no reader gets half a page.
     """
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_text(html, encoding="utf-8")

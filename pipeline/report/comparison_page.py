@@ -274,6 +274,7 @@ def _short_commit(git_commit: str | None) -> str | None:
 
 def _runs_section(runs: Runs, comparison: Comparison, folder: Path) -> Section:
     """Return the list of runs, with a link to the report of each."""
+    # The name of a run -> the title of the run's column.
     titles = {run: column.title for column in comparison.columns for run in column.runs}
     shown = runs[:MAX_RUNS_LISTED]
     left_out = len(runs) - len(shown)

@@ -86,7 +86,7 @@ class RunFacts:
     @property
     def links(self) -> tuple[tuple[str, str], ...]:
         """Names and addresses of pages for further reading."""
-        # `config` is the experiment's file, which somebody wrote. So `links` may be missing, or may
+        # `config` is the experiment's file, which a user wrote. So `links` may be missing, or may
         # be no mapping.
         links = self.manifest.config.get("links")
         if not isinstance(links, Mapping):

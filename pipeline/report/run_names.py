@@ -30,6 +30,7 @@ class DifferingSetting(NamedTuple):
 
 def settings_that_differ(runs: Sequence[RunFacts]) -> tuple[DifferingSetting, ...]:
     """Return the settings in which runs differ, in the order of the first run that has them."""
+    # For each run: the section and the name of a setting -> the value of the setting.
     settings_of_runs = [{_key(setting): setting.value for setting in run.settings} for run in runs]
     # `dict.fromkeys` removes duplicates, and keeps the order.
     keys = dict.fromkeys(key for settings in settings_of_runs for key in settings)
@@ -47,11 +48,11 @@ def _key(setting: SettingFact) -> tuple[str, str]:
 
 
 def column_names(runs: Sequence[RunFacts]) -> tuple[str, ...]:
-    """Return a name for each run. It has the experiment, runtime and settings if they differ.
+    """Return a name for each run, made of what differs: experiment, runtime and settings.
 
-    If there are at most MAX_COLUMNS runs, each run has a column of its own, so all names differ.
-    Names that would be equal also get the seed, if they are still equal also the start time, and if
-    necessary the run's own name. If there are more runs, runs with equal names share a column.
+    If there are at most MAX_COLUMNS runs, each run has a column of its own, so all names must
+    differ. Equal names get more parts until they differ: the seed, then the start time, then the
+    run's own name. If there are more runs, runs with equal names share a column.
     """
     several_experiments = len({run.manifest.experiment for run in runs}) > 1
     several_runtimes = len({run.manifest.runtime for run in runs}) > 1

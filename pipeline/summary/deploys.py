@@ -87,6 +87,7 @@ def deploys_of(faults: Sequence[JournalEntry], felt: Felt | None) -> tuple[Deplo
         for fault in faults
         if fault not in rollouts and fault.injected_at_us is not None
     )
+    # The cost of each rollout whose group had no other rollout.
     costs = [
         _cost(rollout, group, felt.groups[group], others=tuple(other_kinds))
         for rollout in rollouts

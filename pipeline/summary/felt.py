@@ -1,7 +1,7 @@
 """The felt figures of a run: the effects of faults that the users of a group notice.
 
-Users do not see a rebalance or an election. They see that nobody processes a partition for a while,
-that more and more of its records wait, or that records are processed twice. The tables
+Users do not see a rebalance or an election. They see that no member processes a partition for a
+while, that more and more of its records wait, or that records are processed twice. The tables
 `felt_partitions` and `felt_groups` have these figures for each partition and group. `felt_by_run`
 sums them up. For example, the partitions of a group were without an owner for 1.2 s in the median,
 and the worst partition for 4.2 s. This module needs no Spark.
@@ -142,6 +142,7 @@ def felt_by_run(aggregates: Aggregates) -> dict[str, Felt]:
     counts_by_run: dict[str, dict[str, AggregateRow]] = {}
     for row in sorted(aggregates["felt_counts"], key=lambda row: (row["run"], row["group"])):
         counts_by_run.setdefault(row["run"], {})[row["group"]] = row
+    # The key (run, None) of the spreads stands for all groups of the run together.
     return {
         run: Felt(
             in_all=_felt_group(

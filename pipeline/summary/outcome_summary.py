@@ -31,7 +31,7 @@ first owners, and its leader epoch; then the same about the second owners.
 FaultKey = tuple[str, str]
 """The names of a run and of one of its faults."""
 ONE_BY_ONE_MAX = 3
-"""Maximum number of rebalances of a kind that are told one by one. After a fault, a coordinator can
+"""Maximum number of rebalances of a kind that get a row each. After a fault, a coordinator can
 begin several rebalances of a group for the same reason, such as three expired sessions. The
 aggregate `rebalances_by_kind` then has a row for each rebalance. If there are more than this
 number, they share one row with their count. Otherwise a text could tell the same thing forty times.

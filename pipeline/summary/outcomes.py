@@ -47,7 +47,7 @@ class Rebalances:
     """members that the group gained"""
     generations: tuple[int | None, int | None]
     """The group's generation before the first rebalance, and its generation after the last
-    rebalance. The former is None if it is not known, and the latter is None if no rebalance came to
+    rebalance. The first is None if it is not known, and the second is None if no rebalance came to
     a new generation."""
     not_stored: int
     """number of rebalances whose assignment the coordinator could not write to its log"""

@@ -58,7 +58,7 @@ def _moved_partitions(broker_phases: DataFrame) -> DataFrame:
 def _member_counts(client_phases: DataFrame) -> DataFrame:
     """One row per run, fault and way in which members noticed the fault: numbers of these members.
 
-    A member notices a fault when it gives its coordinator up. The way is told by two columns:
+    A member notices a fault when it gives its coordinator up. Two columns describe the way:
 
     - `noticed_by`: why the member gave its coordinator up, such as `NOT_COORDINATOR`.
     - `timeouts`: how many commits of the member had timed out until then.

@@ -115,7 +115,7 @@ def is_current(directory: Path) -> bool:
 def drop_summary(directory: Path) -> None:
     """Remove the summary of a run whose tables are about to be replaced.
 
-    Without a summary, nobody takes the tables to be complete while only some of them are new.
+    Without a summary, no command takes the tables to be complete while only some of them are new.
     """
     summary_path(directory).unlink(missing_ok=True)
 

@@ -4,7 +4,7 @@ The table has a row for each fault and each member, data partition or group, wit
 fault caused:
 
 - a time in which a member had no acknowledged commit (commit gap);
-- a time in which nobody worked on the records of a partition (processing gap);
+- a time in which no member worked on the records of a partition (processing gap);
 - a time in which a group had no active coordinator.
 
 `intermediate.gaps` lists all gaps of a run. This module picks the gap of each fault from the list.
@@ -166,8 +166,10 @@ def _around_the_fault() -> Column:
     """
     closed_or_missed = F.col("after_us").isNotNull() | F.col("pending_us").isNotNull()
     is_last_fault = F.col("until_us") >= F.col("end_us")
+    # False for an open gap, whose `after_us` is null.
     ended_before_next_fault = F.coalesce(F.col("after_us") <= F.col("until_us"), F.lit(False))
     began_before_fault = F.col("before_us") <= F.col("fault_us")
+    # After the last fault, no other fault can be the cause of a gap. So its end does not matter.
     belongs_to_fault = is_last_fault | ended_before_next_fault | began_before_fault
     began_before_next_fault = F.col("before_us") < F.col("until_us")
     return began_before_next_fault & belongs_to_fault & closed_or_missed

@@ -25,8 +25,8 @@ def broker_phases(events: DataFrame, faults: DataFrame, groups: DataFrame) -> Da
 
     A fault is a possible cause of a later election if the fault hit the partition's leader, or
     lists the partition as affected. Of several possible causes, the latest counts. If a fault
-    caused several elections, the first election that found a leader counts. It can find the old
-    leader again, which then loads the partition once more, in the new epoch.
+    caused several elections, the first election that found a leader counts. This election
+    can find the old leader again, which then loads the partition once more, in the new epoch.
 
     `events` has one row per event; `faults` and `groups` are the tables. Output grain: one row per
     run, fault and offsets partition that got a leader in a new epoch because of the fault.
@@ -113,6 +113,7 @@ def _first_elections(elections: DataFrame, faults: DataFrame) -> DataFrame:
     )
     # The rules of `broker_phases`: which faults can be the cause of an election.
     hit_partition = F.array_contains("hit_partitions", F.col("partition"))
+    # False if no earlier leader is known (`old_leader` is null).
     hit_leader = F.coalesce(F.array_contains("nodes", F.col("old_leader")), F.lit(False))
     possible_cause = (F.col("fault_us") <= F.col("decided_us")) & (hit_partition | hit_leader)
     faults_of_election = Window.partitionBy("run", "partition", "leader_epoch").orderBy(

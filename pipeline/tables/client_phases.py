@@ -257,11 +257,12 @@ def _names_newest() -> Column:
 
     - The old leader was elected again. Only answers after this election count. Earlier answers
       named the same broker, but meant its old epoch.
-    - Another broker was elected. Every answer that names this broker counts, because nobody could
-      name it before the election. The times are not compared in this case: the clocks of two
+    - Another broker was elected. Every answer that names this broker counts, because no answer
+      could name it before the election. The times are not compared in this case: the clocks of two
       machines differ, so the comparison could be wrong.
     """
     elected_again = F.col("coordinator").eqNullSafe(F.col("old_leader"))
+    # Without an election, `decided_us` is null, and every answer is about the present epoch.
     before_election = elected_again & (F.col("at_us") < F.col("decided_us"))
     is_current = ~F.coalesce(before_election, F.lit(False))
     return F.col("peer").eqNullSafe(F.col("coordinator")) & is_current
@@ -286,6 +287,7 @@ def _ends_accept() -> Column:
     is_heartbeat = F.col("api") == Api.HEARTBEAT.label
     sent_too_early = is_heartbeat & (F.col("sent_us") < loaded_us)
     answered = (F.col("kind") == _ANSWER) & (F.col("error") == "NONE") & ~sent_too_early
+    # The newest coordinator (`coordinator`) answered, it was loaded, and the member knew its name.
     return (
         (committed | answered)
         & F.col("peer").eqNullSafe(F.col("coordinator"))
@@ -330,7 +332,7 @@ def _is_commit_timeout() -> Column:
 def _is_late_heartbeat() -> Column:
     """Return whether the old coordinator answered a heartbeat with success too late.
 
-    It was too late if another broker was already the active coordinator.
+    The answer was too late if another broker was already the active coordinator.
     """
     heartbeat = F.col("api") == Api.HEARTBEAT.label
     late = F.col("at_us") >= F.col("active_us")

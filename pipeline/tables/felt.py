@@ -1,8 +1,8 @@
 """The tables `felt_partitions` and `felt_groups`: what the users of a group notice of faults.
 
-Users do not notice a rebalance as such. They notice that nobody processes a partition for a while,
-that the lag of the partition grows, that records are processed twice, or that members are removed.
-The lag is the number of acknowledged records that the group has not processed yet.
+Users do not notice a rebalance as such. They notice that no member processes a partition for a
+while, that the lag of the partition grows, that records are processed twice, or that members are
+removed. The lag is the number of acknowledged records that the group has not processed yet.
 
 Only a part of the run is measured: from the moment at which all groups have all their members and
 partitions (the steady state) to the run's end. A run that never reached the steady state is
@@ -378,7 +378,7 @@ def _sent_away(events: DataFrame, impairments: DataFrame, measured: DataFrame) -
             F.col("time_us").alias("at_us"),
             F.struct("node", "incarnation", "seq").alias("row"),
         )
-        # Members that wrote no row drop out here, because nobody knows whether their process ran.
+        # Members that wrote no row drop out here: it is not known whether their process ran.
         .join(lives, ["run", "group", "member"])
     )
     # A row of `deaths` is about one of two events:

@@ -60,6 +60,7 @@ def analyze_by_run(
         # `_count_done_tasks` finds the jobs by their group, and `stop_jobs` by their tag.
         context.setJobGroup(tag, "whole runs")
         context.addJobTag(tag)
+        # If a job is cancelled, Spark interrupts the job's running tasks.
         context.setInterruptOnCancel(True)
         half_of_processors = max(1, context.defaultParallelism // 2)
         results: dict[str, RunSummary | _Refused | None] = {}

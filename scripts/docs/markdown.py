@@ -11,7 +11,8 @@ import msgspec
 Schema = Mapping[str, Any]
 """A JSON Schema, or a part of one."""
 _EXAMPLE_OF_A_DURATION = "5s"
-"""The schema of every duration has this example. So a duration can be told from other strings."""
+"""The schema of every duration has this example, which distinguishes durations from other strings.
+"""
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -1,8 +1,8 @@
 """`make docs`: writes the reference pages in docs/generated, and the JSON Schema beside them.
 
 What the pages say about errors, settings, faults and so on comes from the definitions in the code.
-Only headings and introductions are written here. A test compares the files with the code, so that
-nobody forgets to write them again.
+Only headings and introductions are written here. A test compares the files with the code, and
+fails if they are outdated.
 """
 
 import inspect

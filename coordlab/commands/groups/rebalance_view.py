@@ -33,6 +33,7 @@ def print_rebalances(console: Console, log: RebalanceLog, groups: Sequence[str])
 
 def rebalances_document(log: RebalanceLog, groups: Sequence[str]) -> dict[str, list[object]]:
     """Return the rebalances that each group has had so far, for a JSON document."""
+    # The three lengths are properties, which `asdict` leaves out.
     return {
         group: [
             msgspec.structs.asdict(rebalance)

@@ -56,6 +56,9 @@ _TEXT_COLOURS = (PAPER, _ON_LIGHT, _ON_LIGHT, PAPER, _ON_LIGHT, PAPER, _ON_LIGHT
 PAPER, the colour of the background, is for bars with a dark colour of SERIES. A light colour of
 SERIES is light in the dark theme, too, so the text on it is always dark (_ON_LIGHT).
 """
+_TEXT_INDENT = 6
+"""Distance in pixels from the beginning of a bar to its text, or from the last bar to the text
+behind it."""
 _LONG_ENOUGH = 110
 """Length in pixels that a bar must exceed to have room for the name and the length of a phase."""
 
@@ -190,12 +193,16 @@ def order_chart(data: str, lines: int) -> alt.TopLevelMixin:
         base.mark_text(
             align="left",
             baseline="middle",
-            dx=6,
+            dx=_TEXT_INDENT,
             fill=alt.ExprRef("datum.ink"),
             text=alt.ExprRef(text_in_bar),
         ).encode(x=x, y=alt.Y("middle_y:Q", scale=y_scale, axis=None)),
         base.mark_text(
-            align="left", baseline="middle", dx=6, fill=INK, text=alt.ExprRef(text_behind_line)
+            align="left",
+            baseline="middle",
+            dx=_TEXT_INDENT,
+            fill=INK,
+            text=alt.ExprRef(text_behind_line),
         ).encode(x=alt.X("end:Q", title=None), y=alt.Y("middle_y:Q", scale=y_scale, axis=None)),
         # An empty rectangle behind each heading hides the lines of the grid there.
         headings.mark_rect(fill=PAPER).encode(

@@ -25,7 +25,7 @@ in seconds, and change when the reader zooms.
 """
 
 SERIES = tuple(f"var(--c{index})" for index in range(1, 9))
-"""Plain fills. They also differ in lightness, so they can be told apart in black and white."""
+"""Plain fills. They also differ in lightness, so they can be distinguished in black and white."""
 HATCHES = tuple(f"url(#hatch-{index})" for index in range(1, 9))
 """The colours of SERIES with a pattern over each."""
 SOFT_HATCHES = tuple(f"url(#soft-{index})" for index in range(1, 9))

@@ -70,8 +70,8 @@ def _write(path: Path | None, text: str) -> None:
     """Write a text into the cache, as a whole or not at all; do nothing if this is not possible."""
     if path is None:
         return
-    # The file is written under a temporary name and then renamed, so nobody reads half a file. Two
-    # processes can write it at the same time, so the temporary name has the process's id.
+    # The file is written under a temporary name and then renamed, so no process reads half a file.
+    # Two processes can write it at the same time, so the temporary name has the process's id.
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

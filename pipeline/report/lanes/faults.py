@@ -127,6 +127,7 @@ def faults_lane(run: ReportInput) -> Chart | None:
         *([accidents.bars(_ACCIDENT_HATCH)] if has_accidents else []),
         *in_force.labels(fontWeight="bold"),
         points.moments(shape="diamond", fill=WARN, stroke=INK, size=140),
+        # The label of a diamond begins 12 pixels to the right of the moment.
         *points.labels(dx=12, fontWeight="bold"),
     ]
 

@@ -94,6 +94,7 @@ def groups_lane(run: ReportInput) -> Chart | None:
     table = LANE.text(sorted(rows, key=lambda row: (row["group"], row["from_us"])))
     if len(groups) > MANY_GROUPS:
         fills = _fills(rows)
+        # State -> the beginnings and ends of the intervals in which a group was in this state.
         spans = {
             state: [
                 (row["from_us"], end_of(run, row["to_us"])) for row in rows if row["state"] == state

@@ -273,6 +273,7 @@ def _layers(y: alt.Y, fill: alt.Fill, prefix: str, where: str | None = None) -> 
             long=f"{member} + ' \u00b7 generation ' + datum.g",
             short=member,
         ),
+        # A stripe 7 pixels high, on the upper edge of the row.
         twice.bars(BAD_HATCH, stroke=BAD, height=7, yOffset=-ROW_PX // 2),
         *twice.end_labels(room=_LENGTH_ROOM, fontWeight="bold", fill=BAD),
     ]

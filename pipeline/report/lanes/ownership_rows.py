@@ -189,6 +189,7 @@ def number_rows(
       partitions of a member that owned very many.
     """
     row_numbers = {name: index for index, name in enumerate(names)}
+    # The name of a partition -> the number of its chunk.
     chunk_numbers = {
         partition.name: index for index, chunk in enumerate(chunks, 1) for partition in chunk
     }

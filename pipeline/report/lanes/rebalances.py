@@ -116,6 +116,7 @@ def rebalances_lane(run: ReportInput) -> Chart | None:
     names = in_number_order({group_and_broker(row) for row in rows})
     if len(names) > MANY_ROWS:
         ends = _ends_us(run, rows)
+        # All parts of all rebalances, and then the spans of the parts of each kind.
         parts = [part for row in rows for part in _parts(row, ends[_key(row)])]
         spans = {
             kind: [(start, end) for part, start, end in parts if part == kind] for kind in PARTS

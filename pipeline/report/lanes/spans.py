@@ -123,6 +123,8 @@ def join_steps(*series: Steps) -> Steps:
                 positions[index] = following
                 following += 1
 
+        # The counts that hold at `time_us`: those of the first series, then of the second series,
+        # and so on.
         counts.append(
             tuple(
                 count

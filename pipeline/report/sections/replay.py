@@ -66,8 +66,8 @@ def _parts(facts: RunFacts) -> Iterator[Part]:
     if facts.experiment_yaml:
         yield Paragraph(html=render_block("replay", "file", manifest, facts.experiment_yaml))
     if facts.links:
-        # The links come from the experiment's file, which may have been written by somebody who is
-        # not trusted. A link of the scheme `javascript` would run code on the page.
+        # The links come from the experiment's file, whose author may not be trusted. A link of the
+        # scheme `javascript` would run code on the page.
         safe = [
             (name, url) for name, url in facts.links if urlsplit(url).scheme in {"http", "https"}
         ]

@@ -1,4 +1,4 @@
-"""How partitions came to have two owners at the same time, told step by step.
+"""How partitions came to have two owners at the same time, step by step.
 
 A typical story has these steps:
 
@@ -262,6 +262,7 @@ def _notice_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     if episode.to_us is None or episode.fault is None:
         return
     lane = f"lane-messages-{episode.fault}"
+    # The rows of the first owners that left the old coordinator during the episode.
     sent_away = [
         row
         for row in tables.client_phases

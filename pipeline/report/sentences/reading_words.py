@@ -43,7 +43,7 @@ class Led:
     partition again before it ended."""
     fenced_us: int | None
     """Time at which the controller fenced the broker; None if it did not do so before the fault
-    ended."""
+    ended, or if the fault did not end."""
     cut_from_clients: bool
     """True if the fault cut the broker off from members, too."""
     new_owners: tuple[str, ...]
@@ -112,6 +112,7 @@ def _led(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Led:
     resumed_us = fault.healed_at_us
     # The controller fences a broker and elects new leaders in one decision.
     fenced_us = min(_election_times_us(fault, run), default=None)
+    # The sentence names the fencing only if the fault ended after it.
     if fenced_us is not None and (resumed_us is None or fenced_us >= resumed_us):
         fenced_us = None
     if resumed_us is not None and any(row["after_us"] < resumed_us for row in rows):

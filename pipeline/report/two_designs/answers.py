@@ -82,6 +82,7 @@ class ComparedFigure:
 
 def compared_size(sides: Sequence[GroupSide]) -> int | None:
     """Return the largest group size that both designs have; None if they share no size."""
+    # For each design, the sizes of its groups.
     sizes = [{side.members for side in of_design(sides, design)} for design in _DESIGNS]
     return max(set.intersection(*sizes), default=None)
 

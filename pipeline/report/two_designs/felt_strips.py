@@ -3,7 +3,7 @@
 The chart can show three times that users of a group can notice. They are called felt times:
 
 - how long a partition had no owner;
-- how long nobody processed the waiting records of a partition;
+- how long no member processed the waiting records of a partition;
 - how long a partition had two owners.
 
 The reader picks one of the three. Then each dot is a partition, at the length of the partition's

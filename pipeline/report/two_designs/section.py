@@ -4,8 +4,8 @@ Before Kafka had group coordinators, the members of a group divided the partitio
 through ZooKeeper. A run can have groups of both designs, which meet the same faults. The report
 then has three sections:
 
-1. What users noticed: how long a partition had no owner, how long nobody processed its records, and
-   how long it had two owners.
+1. What users noticed: how long a partition had no owner, how long no member processed its records,
+   and how long it had two owners.
 2. What each change of a group's members cost, such as requests and the time until the group was
    stable.
 3. Who computed which assignment (called a plan), as marks on a time axis.

@@ -53,7 +53,7 @@ def zookeeper_attempts(events: DataFrame) -> DataFrame:
     - `conflicts`: how many partitions of the plan still had another owner; `disputed`: the names of
       these partitions, sorted;
     - `outcome`: `done`, `no broker` (without a broker, the consumer reads no view), `conflict`,
-      `exception`, or `shut down` if the consumer was told to stop; `exception`: the exception that
+      `exception`, or `shut down` if the consumer had to stop; `exception`: the exception that
       ended the attempt;
     - `gave_up`: null, unless this was the last attempt of a rebalance that failed. Then the
       consumer throws ConsumerRebalanceFailedException, and the column tells what it was doing at
