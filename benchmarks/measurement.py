@@ -28,8 +28,8 @@ class Measurement:
     unit: str
     baseline_name: str
     ratio: float
-    """The median of the ratios of the rounds. It can differ a little from the ratio of the two
-    medians."""
+    """The median of the ratios of the rounds. The ratio of the two medians can be slightly
+    different."""
     goal: str = ""
     """A phrase such as "at least 0.6"; empty without a goal."""
     met: bool | None = None

@@ -58,7 +58,7 @@ class Absence(msgspec.Struct, frozen=True, kw_only=True):
     """The fingerprint of the code that played the seeds."""
     commit: str
     seeds: int = 0
-    """The number of seeds that were played. They are the seeds from 0 on."""
+    """The number of seeds that were played: the seeds from 0 on."""
     shown: tuple[int, ...] = ()
     """The seeds that show a bug: they fail only with the bugs."""
     fails_without_bugs: tuple[int, ...] = ()

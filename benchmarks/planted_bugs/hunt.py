@@ -69,7 +69,7 @@ class ShrunkBug(msgspec.Struct, frozen=True, kw_only=True):
     """A line of text for each fault that is left."""
     runs: int
     cpu_s: float
-    """The CPU time of the shrinking, without that of the other network seeds."""
+    """The CPU time of the shrinking, without the runs with other network seeds."""
     end: str
     """The reason why the shrinking ended."""
     robust_fails: int
@@ -94,12 +94,11 @@ class Hunted(msgspec.Struct, frozen=True, kw_only=True):
     checks: tuple[str, ...] = ()
     """The checkers that had findings in the run of `seed`."""
     summary: str = ""
-    """The summary of the first of these findings."""
+    """The summary of the earliest finding in the run of `seed`."""
     shrunk_seed: int | None = None
     """The seed whose schedule was shrunk to `shrunk`."""
     tries: int = 0
-    """The number of schedules that were shrunk. The last of them is the schedule of `shrunk_seed`.
-    """
+    """The number of schedules that were shrunk. The last one is the schedule of `shrunk_seed`."""
     shrunk: ShrunkBug | None = None
 
 

@@ -53,14 +53,14 @@ class Fate(msgspec.Struct, frozen=True, kw_only=True):
     at_import: bool = False
     """True if the place is evaluated when the packages are imported, and so by every seed."""
     stopped_seeds: tuple[int, ...] = ()
-    """The seeds whose runs were stopped, because they took too long."""
+    """The seeds whose runs took too long, and were stopped."""
     found_seed: int | None = None
     found_by: tuple[str, ...] = ()
     """The checkers that had a finding at `found_seed`."""
     what: str = ""
     """The finding; or the reason why the mutant is not switchable."""
     cpu_s: float | None = None
-    """The CPU time up to the finding; None if there is none."""
+    """The CPU time up to the finding; None without a finding."""
     spent_s: float = 0.0
     """The CPU time of all seeds so far."""
 
@@ -79,15 +79,15 @@ class RecordHead(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     machine: str
     seeds: int
-    """The number of seeds that were played. A later sitting of the same code can go on after them.
+    """The number of seeds that were played. A later sitting of the same code can play more seeds.
     """
     cpu_s: float
     """The CPU time of all runs."""
     sound_not_pass: tuple[int, ...] = ()
     """The seeds whose run without a mutant did not pass."""
     origin: dict[str, str] = {}
-    """The digests of code, sample and spaces. A later sitting can continue this record only if it
-    has the same digests."""
+    """The digests of code, sample and spaces. A later sitting can continue this record only if all
+    digests are unchanged."""
 
 
 class SightRecord(msgspec.Struct, frozen=True, kw_only=True):

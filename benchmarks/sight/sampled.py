@@ -57,17 +57,17 @@ class SampledMutant(msgspec.Struct, frozen=True, kw_only=True):
     after: str
     """The line with the change."""
     nth: int
-    """The number of the mutant, from 0, among those of the package with the same `scope`, `before`
-    and `after`."""
+    """The number of the mutant, from 0, among the mutants of the package that have equal `scope`,
+    `before` and `after`."""
     segment: str
     """The smallest expression or statement that differs, such as `a < b`."""
     mutation: str
     """The text to which the segment is changed, such as `a <= b`."""
     segment_nth: int
-    """The number of the mutant, from 0, among those of the package with the same `scope`, `segment`
-    and `mutation`."""
+    """The number of the mutant, from 0, among the mutants of the package that have equal `scope`,
+    `segment` and `mutation`."""
     segment_count: int
-    """The number of mutants of the package with the same `scope`, `segment` and `mutation`."""
+    """The number of mutants of the package that have this `scope`, `segment` and `mutation`."""
 
     @property
     def place(self) -> str:
@@ -86,9 +86,9 @@ class FoundMutant:
 
     mutant: SampledMutant
     path: str
-    """Its file, relative to the root."""
+    """The file of the mutant, relative to the root."""
     source: str
-    """The whole source of this file, with the change."""
+    """The whole source of the file, with the change."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ class FileStore:
     files_per_table: int | None = None
     """Number of files into which Spark writes a table. None: a file for each partition."""
     _schemas: dict[str, StructType] = field(default_factory=dict)
-    """The columns of each table, by its name."""
+    """The columns of each table, by the name of the table."""
     _cached: list[DataFrame] = field(default_factory=list)
     """The DataFrames that `release` must free."""
 

@@ -27,7 +27,7 @@ _WAIT_US = 1_000_000
 """Shortest wait that counts: 1 s. In normal work, too, records wait a little for the next poll, or
 until the batch before them is done.
 """
-_SENT_AWAY = (
+_SENT_AWAY_CAUSES = (
     RemovalCause.SESSION_EXPIRY,
     RemovalCause.DID_NOT_REJOIN,
     RemovalCause.SYNC_DEADLINE,
@@ -318,7 +318,7 @@ def _groups_of_sent_away(trace: Trace) -> list[str]:
     start_us = _start_us(trace)
     groups = []
     for row in trace.of(TraceKind.MEMBER_REMOVED):
-        if row.cause not in _SENT_AWAY or not start_us <= row.time_us <= trace.end_us:
+        if row.cause not in _SENT_AWAY_CAUSES or not start_us <= row.time_us <= trace.end_us:
             continue
         member = (row.group, row.member)
         if member not in lives:  # it wrote no row: whether its process ran is unknown

@@ -199,10 +199,18 @@ class _Pairing:
 
     def _add(self, client: str, server: str, row: TraceRow) -> _Exchange:
         """Add an exchange that begins with `row`, and return it."""
-        request = (client, server, str(row.api), row.correlation_id)
+        api = str(row.api)
+        request = (client, server, api, row.correlation_id)
         same_request = self._by_request.setdefault(request, [])
-        same_request.append(_Exchange(*request, index=len(same_request)))
-        return same_request[-1]
+        exchange = _Exchange(
+            client=client,
+            server=server,
+            api=api,
+            correlation_id=row.correlation_id,
+            index=len(same_request),
+        )
+        same_request.append(exchange)
+        return exchange
 
     def _add_ends(self) -> None:
         """Add to each exchange its end, and the coordinator that the answer named.

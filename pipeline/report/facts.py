@@ -38,7 +38,7 @@ class SettingFact:
     section: str
     """The section of the experiment's file, such as `groups.a`."""
     name: str
-    """The name in this section, such as `members`."""
+    """The name within the section, such as `members`."""
     value: str
     default: str | None = None
     """None if the setting has no default."""
@@ -55,7 +55,7 @@ class RunFacts:
 
     manifest: Manifest
     results: Results | None
-    """None if the run wrote no results, or if they cannot be read."""
+    """None if the run wrote no results, or none that can be read."""
     status: Status
     faults: tuple[JournalEntry, ...] = ()
     """The entries of the journal: the faults of the plan, and accidents, in which a machine was
@@ -68,8 +68,8 @@ class RunFacts:
     experiment_file: str | None = None
     """The path of the experiment's file."""
     experiment_yaml: str | None = None
-    """The text of a file with which the run can be repeated. It also has the settings that were
-    changed on the command line."""
+    """The text of a file with which the run can be repeated. The settings that were changed on the
+    command line are included."""
     coordinator: str | None = None
     """The coordinator of Kafka that the run models, such as the Scala coordinator of Kafka 3.9."""
 

@@ -23,7 +23,7 @@ class DifferingSetting(NamedTuple):
     section: str
     """The section of the experiment's file, such as `groups.a`."""
     name: str
-    """The name in this section, such as `members`."""
+    """The name within the section, such as `members`."""
     values: tuple[str | None, ...]
     """The value in each run; None if the run does not have the setting."""
 

@@ -46,11 +46,11 @@ class DeployCost:
     unowned_us: int
     """time without an owner, added up over all partitions"""
     longest_us: int
-    """time without an owner, for the partition with the longest such time"""
+    """time without an owner, of the partition that was longest without an owner"""
     waited_us: int
     """time in which records waited, added up over all partitions"""
     longest_wait_us: int
-    """time in which records waited, for the partition with the longest such time"""
+    """time in which records waited, of the partition whose records waited longest"""
     repeated: int
     """number of records that were processed again"""
     moved: int = 0
@@ -60,8 +60,8 @@ class DeployCost:
     others: tuple[str, ...] = ()
     """the kinds of the run's other faults, such as `crash`"""
     disturbed: bool = False
-    """True if a machine was away by accident, and not by a planned fault, in the time that these
-    figures cover"""
+    """True if a machine was away by accident, and not by a planned fault, in the time that the cost
+    covers"""
 
     @property
     def mark(self) -> str:
@@ -295,7 +295,7 @@ def better_texts(
         main, worst = UNOWNED_IN_ALL, UNOWNED_AT_WORST
     measures = (main, worst, REBALANCES, PROCESSED_AGAIN)
     return tuple(
-        _comparison(measure, first_title, first, second_title, second)
+        _comparison_text(measure, first_title, first, second_title, second)
         for measure in measures
         if measure is main or measure.value_of(first) or measure.value_of(second)
     )
@@ -307,7 +307,7 @@ _WHOLE_FACTOR = 10
 """Smallest factor that is written without decimals, as in "12 times less"."""
 
 
-def _comparison(
+def _comparison_text(
     measure: CostMeasure,
     first_title: str,
     first: DeployCost,

@@ -42,17 +42,17 @@ class Rebalances:
     removed: tuple[str, ...]
     """members that the group lost in the rebalances"""
     removed_because: tuple[str, ...]
-    """why these members were removed, as RemovalCauses"""
+    """why members were removed, as RemovalCauses"""
     added: tuple[str, ...]
     """members that the group gained"""
     generations: tuple[int | None, int | None]
     """The group's generation before the first rebalance, and its generation after the last
-    rebalance. The first is None if it is not known, and the second is None if no rebalance came to
-    a new generation."""
+    rebalance. The first is None if the generation is not known. The second is None if no rebalance
+    came to a new generation."""
     not_stored: int
     """number of rebalances whose assignment the coordinator could not write to its log"""
     store_errors: tuple[str, ...]
-    """the errors with which these writes failed"""
+    """the errors with which assignments could not be written"""
     first_us: int
     """when the first rebalance began"""
     last_us: int
@@ -94,14 +94,14 @@ class OverlappingTenure:
     broker: str
     leader_epoch: int
     heartbeats: int
-    """number of heartbeats that this coordinator answered with success while both served; an answer
-    counts only if it reached the member"""
+    """number of heartbeats that this coordinator answered with success while both coordinators
+    served; an answer counts only if it reached the member"""
     commits: int
-    """number of commits that this coordinator answered with success while both served; an answer
-    counts only if it reached the member"""
+    """number of commits that this coordinator answered with success while both coordinators served;
+    an answer counts only if it reached the member"""
     commits_in_all: int
-    """number of commits that this coordinator's log acknowledged in the whole tenure, which
-    includes the time in which no other broker served"""
+    """number of commits that this coordinator's log acknowledged in the whole tenure, also while no
+    other coordinator served"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,9 +126,9 @@ class Coordinators:
     """how long the network separated the older broker from other nodes between `from_us` and
     `to_us`"""
     older_last_commit_us: int | None
-    """when the log acknowledged the older tenure's last commit; None if it had no commit"""
+    """when the log acknowledged the older tenure's last commit; None without a commit"""
     newer_first_commit_us: int | None
-    """when the log acknowledged the newer tenure's first commit; None if it had no commit"""
+    """when the log acknowledged the newer tenure's first commit; None without a commit"""
     disturbed: bool = False
 
 
@@ -145,12 +145,13 @@ class Owners:
     partitions: int
     """number of partitions with two owners"""
     first_coordinator: tuple[str | None, int | None]
-    """The broker that assigned the partitions to their first owners, and the leader epoch in which
-    it did so: ("broker-0", 2). The broker or the epoch is None if the trace does not show it."""
+    """The broker that assigned the partitions to their first owners, and the leader epoch of the
+    assignment: ("broker-0", 2). The broker or the epoch is None if the trace does not show it."""
     first_consumers: tuple[str, ...]
     """the first owners"""
     second_coordinator: tuple[str | None, int | None]
-    """the broker and the leader epoch that assigned the partitions to their second owners"""
+    """the broker that assigned the partitions to their second owners, and the leader epoch of the
+    assignment"""
     second_consumers: tuple[str, ...]
     """members that were assigned the partitions while the first owners still had them"""
     from_us: int
@@ -158,14 +159,14 @@ class Owners:
     to_us: int | None
     """when the last of the partitions had one owner again; None if the run ended before"""
     longest_us: int
-    """the longest time for which one of these partitions had two owners"""
+    """the longest time for which a single partition had two owners"""
     records_both: int
     """number of records that a first and a second owner both processed while both owned their
     partition"""
     healed_us: int | None
-    """When a fault was healed. With this moment, a text can tell how long after the healing there
-    still were two owners. It is the last such moment before `to_us`. If no fault was healed before
-    `to_us`, it is the first such moment after `to_us`. None if no fault was healed at all."""
+    """When a fault was healed: the last healing before `to_us`, or else the first healing after
+    `to_us`. None if no fault was healed. With this moment, a text can tell how long after a healing
+    there still were two owners."""
     disturbed: bool = False
 
 

@@ -238,7 +238,7 @@ def coordinators_statement(both: Coordinators) -> Statement:
     The first of the particulars is about the older coordinator: "broker-0 in leader epoch 2: 12
     heartbeats answered, 6 commits acknowledged, cut off for 9.01 s of it, then unloaded".
     """
-    older_clauses = [_answered(both.older)]
+    older_clauses = [_answered_text(both.older)]
     if both.older_cut_us:
         older_clauses.append(f"cut off for {duration_text(both.older_cut_us)} of it")
     if both.older_paused_us:
@@ -249,12 +249,12 @@ def coordinators_statement(both: Coordinators) -> Statement:
     newer_name = coordinator_with_epoch(both.newer.broker, both.newer.leader_epoch)
     particulars = [
         f"{older_name}: {', '.join(older_clauses)}",
-        f"{newer_name}: {_answered(both.newer)}",
+        f"{newer_name}: {_answered_text(both.newer)}",
     ]
     if both.older.commits_in_all or both.newer.commits_in_all:
         particulars.append(
-            f"commits in all: {_commits(both.older, 'the last', both.older_last_commit_us)}; "
-            f"{_commits(both.newer, 'the first', both.newer_first_commit_us)}"
+            f"commits in all: {_commits_text(both.older, 'the last', both.older_last_commit_us)}; "
+            f"{_commits_text(both.newer, 'the first', both.newer_first_commit_us)}"
         )
     headline = (
         f"two coordinators of {listed(both.groups)} ({both.partition}) from "
@@ -264,7 +264,7 @@ def coordinators_statement(both: Coordinators) -> Statement:
     return Statement(headline=headline, particulars=tuple(particulars))
 
 
-def _commits(tenure: OverlappingTenure, first_or_last: str, at_us: int | None) -> str:
+def _commits_text(tenure: OverlappingTenure, first_or_last: str, at_us: int | None) -> str:
     """Return the number of commits of a coordinator: "epoch 3 1,204, the last at 27.002 s".
 
     `first_or_last` is "the first" or "the last", and `at_us` is the moment of that commit.
@@ -273,7 +273,7 @@ def _commits(tenure: OverlappingTenure, first_or_last: str, at_us: int | None) -
     return f"epoch {tenure.leader_epoch} {tenure.commits_in_all:,}{moment}"
 
 
-def _answered(tenure: OverlappingTenure) -> str:
+def _answered_text(tenure: OverlappingTenure) -> str:
     """Return what one of two coordinators answered while there were two.
 
     Example: "12 heartbeats answered, 6 commits acknowledged".
@@ -302,14 +302,14 @@ def owners_statement(both: Owners) -> Statement:
         headline=f"two owners of {counted(both.partitions, 'partition')} of {both.group} from "
         f"{moment_text(both.from_us)} to {until}{_mark(both.disturbed)}",
         particulars=(
-            f"first {_owner_set(both.first_consumers, both.first_coordinator)}",
-            f"then also {_owner_set(both.second_consumers, both.second_coordinator)}",
+            f"first {_owners_text(both.first_consumers, both.first_coordinator)}",
+            f"then also {_owners_text(both.second_consumers, both.second_coordinator)}",
             records,
         ),
     )
 
 
-def _owner_set(consumers: tuple[str, ...], coordinator: tuple[str | None, int | None]) -> str:
+def _owners_text(consumers: tuple[str, ...], coordinator: tuple[str | None, int | None]) -> str:
     """Return who the first or the second owners were, and who assigned them the partitions.
 
     Example: "2 members, assigned by broker-0 in leader epoch 2: consumer-a-0 and 1".

@@ -24,7 +24,7 @@ WAIT_US = 1_000_000
 """Shortest wait that counts: 1 s. In normal work, too, records wait a little for the next poll, or
 until the batch before them is done.
 """
-_SENT_AWAY = (
+_SENT_AWAY_CAUSES = (
     RemovalCause.SESSION_EXPIRY,
     RemovalCause.DID_NOT_REJOIN,
     RemovalCause.SYNC_DEADLINE,
@@ -368,7 +368,7 @@ def _sent_away(events: DataFrame, impairments: DataFrame, measured: DataFrame) -
     )
     removed = (
         of_kind(events, TraceKind.MEMBER_REMOVED)
-        .where(F.col("cause").isin([cause.value for cause in _SENT_AWAY]))
+        .where(F.col("cause").isin([cause.value for cause in _SENT_AWAY_CAUSES]))
         .join(F.broadcast(measured), "run")
         .where(F.col("time_us").between(F.col("start_us"), F.col("end_us")))
         .select(

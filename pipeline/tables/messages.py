@@ -178,7 +178,7 @@ def _exchanges(events: DataFrame) -> DataFrame:
     sent_so_far = F.count(F.when(is_sent, 1)).over(_up_to_here(request))
     last_sent = F.last(F.when(is_sent, F.col("sent_so_far")), ignorenulls=True)
     numbered = (
-        _with_named(_sides(events))
+        _with_named(_message_rows(events))
         .where(~_is(TraceKind.COORDINATOR_FOUND))
         .withColumn("sent_so_far", sent_so_far)
         .withColumn("sent_on_connection", last_sent.over(_up_to_here(connection)))
@@ -219,7 +219,7 @@ def _exchanges(events: DataFrame) -> DataFrame:
     )
 
 
-def _sides(events: DataFrame) -> DataFrame:
+def _message_rows(events: DataFrame) -> DataFrame:
     """One row per row of the trace about a listed request.
 
     `from_node` is the client and `to_node` is the server, both in the client's rows and in the
@@ -256,7 +256,7 @@ def _sides(events: DataFrame) -> DataFrame:
     )
 
 
-def _with_named(sides: DataFrame) -> DataFrame:
+def _with_named(message_rows: DataFrame) -> DataFrame:
     """Add to the answer of a FindCoordinator the coordinator that it named.
 
     A client writes COORDINATOR_FOUND directly after the row about the answer.
@@ -265,7 +265,7 @@ def _with_named(sides: DataFrame) -> DataFrame:
     in_order = Window.partitionBy("run", "from_node", "api", "node", "incarnation").orderBy("seq")
     next_has_same_server = F.lead("to_node").over(in_order) == F.col("to_node")
     is_answer = _is(TraceKind.RESPONSE_RECEIVED)
-    return sides.withColumn(
+    return message_rows.withColumn(
         "named", F.when(is_answer & next_has_same_server, F.lead("found").over(in_order))
     )
 

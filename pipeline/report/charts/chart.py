@@ -51,7 +51,8 @@ class TextTable:
     numeric: tuple[str, ...] = ()
     """The headings of the columns that are aligned right."""
     folded: str | None = None
-    """A line under which the table is folded, until the reader clicks it; None if it is open."""
+    """The line under which the table is folded, until the reader clicks the line; None for an open
+    table."""
     blocks: tuple[int, ...] = ()
     """The number of rows in each block of the table; () if the table has no blocks.
 
@@ -87,20 +88,21 @@ class Chart:
     """One chart, with the texts around it."""
 
     id: str
-    """The id of the chart's element in the page. It is unique."""
+    """The id of the chart's element in the page, which no other element has."""
     title: str
     about: str
-    """One sentence on the contents, above the chart. Screen readers read it."""
+    """One sentence on the contents, above the chart. Screen readers read this sentence."""
     spec: alt.TopLevelMixin
-    """The specification. It refers to its data by `alt.NamedData(name)`."""
+    """The specification, which refers to its data by `alt.NamedData(name)`."""
     data: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     """The data sets, by the names in the specification."""
     on_time_axis: bool = False
-    """True if the x axis is the time (`time_x`). All such charts move and zoom together."""
+    """True if the x axis is the time (`time_x`). All charts on the time axis move and zoom
+    together."""
     picks: tuple[Pick, ...] = ()
     """Lists above the chart, from which the reader picks what the chart shows."""
     more: str = ""
-    """An explanation of how to read the chart. It is folded under the chart."""
+    """An explanation of how to read the chart, which is folded under the chart."""
     table: TextTable | None = None
     """The contents as text, for readers who do not see the chart."""
 

@@ -55,7 +55,7 @@ class Strip:
     """The subjects with their values in microseconds, such as `("consumer-1", 350_000)`, in any
     order."""
     figures: Distribution
-    """The distribution of these values."""
+    """The distribution of `values`."""
     subject: str
     """The word for a subject, such as "member"."""
     note: str = ""

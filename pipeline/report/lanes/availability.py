@@ -120,7 +120,7 @@ def availability_lane(run: ReportInput) -> Chart | None:
     if not rows:
         return None
     if len({_subject(row) for row in rows}) > MAX_ROWS:
-        return _counts(run, rows)
+        return _lane_of_counts(run, rows)
 
     # A bar without length would not be visible.
     with_length = [row for row in rows if row["gap_us"] != 0]
@@ -246,7 +246,7 @@ def _gap_datum(run: ReportInput, row: Row, name: str) -> Datum:
     return LANE.datum(row | {"name": name}, row["before_us"], end_us, l=label, s=length)
 
 
-def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
+def _lane_of_counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
     """Return the lane as areas: how many subjects of a kind have a gap at each moment.
 
     A gap counts only after its fault was injected. Before the injection, the member or partition

@@ -147,7 +147,7 @@ def ownership_lane(run: ReportInput) -> Chart | None:
     if not owned:
         return None
     if len(owned) > MANY_PARTITIONS:
-        return _counts(run, owned)
+        return _lane_of_counts(run, owned)
     names, data = gantt(run, owned, limit=MAX_SHOWN)
     prefix = _prefix(owned)
     return LANE.draw(
@@ -279,7 +279,7 @@ def _layers(y: alt.Y, fill: alt.Fill, prefix: str, where: str | None = None) -> 
     ]
 
 
-def _counts(run: ReportInput, owned: Sequence[Owned]) -> Chart:
+def _lane_of_counts(run: ReportInput, owned: Sequence[Owned]) -> Chart:
     """Return the lane as numbers of partitions over time."""
     return LANE.draw_counts(
         run,

@@ -42,8 +42,8 @@ class Headline:
     notices: tuple[str, ...] = ()
     """Sentences about problems of the run itself, such as an interruption, and about caveats."""
     more_reasons: tuple[str, ...] = ()
-    """The reasons for the verdict UNKNOWN after the first MAX_REASONS reasons, which are in a
-    notice. The reader can unfold them."""
+    """More reasons for the verdict UNKNOWN, which the reader can unfold. The first MAX_REASONS
+    reasons are in a notice."""
     facts: tuple[tuple[str, str], ...] = ()
     """Names and values, such as `seed` and `7`."""
 

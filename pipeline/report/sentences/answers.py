@@ -59,9 +59,8 @@ class Concerned:
     groups_in_all: int
     """The number of groups in the run."""
     members_in_all: int
-    """The number of members with which the affected members are compared: "3 of 12 members".
-
-    If only one group is affected, it is the number of all members of this group, otherwise of all
+    """The number of members with which the affected members are compared: "3 of 12 members". If
+    only one group is affected, all members of this group count, otherwise the members of all
     groups. Members that joined after the faults count here, but are not affected."""
     groups: tuple[str, ...]
     """The groups in the blast radius of the faults."""
@@ -76,10 +75,9 @@ class Concerned:
     """True if a sentence on groups precedes the sentence on the partitions, which then has the word
     "also": "broker-0 also led 3 partitions"."""
     auto_offset_reset: str | None
-    """The value of this setting if no member commits; None if a member commits.
-
-    The answer names the setting because members without commits depend on it. When such a member
-    is assigned a partition, it begins at the earliest or latest record, as the setting says."""
+    """The value of `auto.offset.reset` if no member commits; None if a member commits. The answer
+    names the setting because members without commits depend on it: when a partition is assigned to
+    a member, the member begins at the earliest or latest record, as the setting says."""
 
 
 def for_whom(run: ReportInput) -> Markup:

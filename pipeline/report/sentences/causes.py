@@ -70,7 +70,7 @@ class Failover:
     fault_text: str
     """`the fault`, or the fault's name if the run had several faults."""
     longest_phase: str = ""
-    """The words of _PHASES about the longest phase; "" if it is unknown."""
+    """The words of _PHASES about the longest phase; "" if no length of a phase is known."""
     longest_phase_us: int | None = None
 
     @property
@@ -110,7 +110,7 @@ class RebalancesOfCoordinator:
     not_stored: int
     """The number of rebalances whose assignment the coordinator could not write to its log."""
     store_errors: tuple[str, ...]
-    """The errors with which the log refused these assignments."""
+    """The errors with which the log refused assignments."""
 
 
 class ExplainedRebalances(NamedTuple):
@@ -143,9 +143,9 @@ class Causes:
     notice: Distribution | None
     """The times that members took to notice the fault."""
     rediscover: Distribution | None
-    """The times that members then took to find the new coordinator."""
+    """The times that members took to find the new coordinator, after they had noticed the fault."""
     longest_wait: Distribution | None
-    """The times for which members waited for an answer of the old coordinator; None if these waits
+    """The times for which members waited for an answer of the old coordinator; None if the waits
     were no cause."""
     noticed_by: tuple[str, ...]
     """The reasons for which members gave their coordinator up."""

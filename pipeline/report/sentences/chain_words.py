@@ -148,7 +148,8 @@ class BrokerChain:
     median_path: Path | None
     """The path of the median partition; None if no partition completed the chain."""
     without_coordinator: int
-    """The number of these partitions that had no coordinator when the run ended."""
+    """The number of partitions, of those in `partitions`, that had no coordinator when the run
+    ended."""
     silence_settings: tuple[str, ...]
     """The settings that decide when the controller notices a silent broker, such as
     "broker.session.timeout.ms = 9000". Empty if the controller notices the fault otherwise."""

@@ -40,10 +40,10 @@ class Led:
     longest_gap_us: int
     resumed_us: int | None
     """Time at which the fault ended. None if the fault did not end, or if members consumed a
-    partition again before it ended."""
+    partition again before the end of the fault."""
     fenced_us: int | None
-    """Time at which the controller fenced the broker; None if it did not do so before the fault
-    ended, or if the fault did not end."""
+    """Time at which the controller fenced the broker. None if the fault ended before the fencing,
+    or did not end at all."""
     cut_from_clients: bool
     """True if the fault cut the broker off from members, too."""
     new_owners: tuple[str, ...]

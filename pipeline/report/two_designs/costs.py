@@ -93,11 +93,11 @@ def costs_of(side: GroupSide) -> tuple[Cost, ...]:
 def _cost(side: GroupSide, change: GroupChange) -> Cost:
     """Measure what a change cost a group."""
     if side.design == "zookeeper":
-        attempts = _begun_after(change, side.rows("zookeeper_attempts"))
+        attempts = _begun_in_window(change, side.rows("zookeeper_attempts"))
         ends_us = [row["ended_us"] for row in attempts]
         counts = _zookeeper_counts(side, change, attempts)
     else:
-        rebalances = _begun_after(change, side.rows("rebalances"))
+        rebalances = _begun_in_window(change, side.rows("rebalances"))
         ends_us = [row["stable_us"] for row in rebalances]
         counts = _coordinator_counts(side, change, rebalances)
 
@@ -119,7 +119,7 @@ def _cost(side: GroupSide, change: GroupChange) -> Cost:
     )
 
 
-def _begun_after(change: GroupChange, rows: Iterable[Row]) -> list[Row]:
+def _begun_in_window(change: GroupChange, rows: Iterable[Row]) -> list[Row]:
     """Return the attempts or rebalances that began in the window of a change."""
     return [row for row in rows if change.covers(row["started_us"])]
 
