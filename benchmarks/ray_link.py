@@ -47,9 +47,9 @@ IN_FLIGHT = 512
 """Number of requests, or actor calls, that are in flight at the same time. The requests over the
 link are spread over CONNECTIONS connections."""
 GOAL_RATE = 20
-"""Goal: the least ratio of the rates."""
+"""Goal: the least ratio of the requests per second over the link to the actor calls per second."""
 GOAL_ROUND_TRIP = 0.25
-"""Goal: the largest ratio of the round trips."""
+"""Goal: the largest ratio of a round trip over the link to the round trip of an actor call."""
 TIMEOUT_US = 60_000_000  # so long that no request here times out
 SERVER, CLIENT = NodeName("server"), NodeName("client")
 REQUEST = HeartbeatRequest(group_id="orders-readers", generation_id=7, member_id="m" * 50)

@@ -136,18 +136,18 @@ def _parts_about_one_fault(
 
 def _groups_table(rows: FaultRows) -> TextTable:
     """Return the table of what each group's members went through after the fault."""
-    # The rows of `client_phases` about the members of each group.
+    # group -> the rows of `client_phases` about its members
     members: dict[str, list[Row]] = {}
     for row in rows.client:
         members.setdefault(row["group"], []).append(row)
     # The coordinator of a group is the leader of the group's offsets partition. So if a group's
-    # coordinator moved, `moved` has the row about the move of this partition.
-    moved = {group: row for row in rows.broker for group in row["groups"] or ()}
+    # coordinator moved, `move_by_group` has the row about the move of this partition.
+    move_by_group = {group: row for row in rows.broker for group in row["groups"] or ()}
     gaps = _gaps(rows, "member", "group")
 
     def coordinator(group: str) -> str:
         """Return how the coordinator moved, such as `broker-0 to broker-2`, or `stayed`."""
-        return _old_and_new_leader(moved[group]) if group in moved else "stayed"
+        return _old_and_new_leader(move_by_group[group]) if group in move_by_group else "stayed"
 
     def marked_unknown(group: str) -> int:
         """Return how many members marked their coordinator unknown."""
@@ -273,6 +273,7 @@ def _errors_by_fault(commits: Sequence[Row]) -> dict[str, list[CommitErrors]]:
     return {
         fault: [
             CommitErrors(error=error, commits=count, members=len(members[fault, error]))
+            # Errors with equal counts are sorted by name.
             for error, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         ]
         for fault, counts in failed_commits.items()
