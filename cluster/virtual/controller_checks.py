@@ -1,4 +1,4 @@
-"""Checks of the controller's answers: controlled shutdowns, elections, reassignments.
+"""Checks of the controller's answers: sessions, shutdowns, elections, reassignments, metadata.
 
 The checks do not use the controller's code. They apply Kafka's rules once more, to the requests
 that the controller got, to its metadata before and after a request, and to what the brokers
@@ -12,9 +12,12 @@ the controller remembers the metadata offset of its last record about the shutdo
 offset*. It waits until each active broker has reported at least this offset in a heartbeat.
 
 A *fenced* broker is registered, but the controller does not consider it alive. It leads nothing, so
-it may stop at once.
+it may stop at once. An unfenced broker has a *session*, which lasts for broker.session.timeout.ms
+after each heartbeat. While the session lasts, the broker id cannot be registered by another
+incarnation (the process after a restart).
 
-Source: Kafka `BrokerHeartbeatManager`, `ReplicationControlManager`.
+Source: Kafka `BrokerHeartbeatManager`, `ClusterControlManager.registerBroker`,
+`ReplicationControlManager`, `KafkaRaftClient` (Fetch).
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +28,14 @@ from cluster.controller.node import ControllerNode
 from cluster.virtual.lives import VirtualLife
 from protocol.api import AnyRequest, AnyResponse
 from protocol.errors import ErrorCode, InvariantViolation
-from protocol.ids import BrokerEpoch, BrokerId, NodeName, TopicPartition, broker_name
+from protocol.ids import (
+    METADATA_PARTITION,
+    BrokerEpoch,
+    BrokerId,
+    NodeName,
+    TopicPartition,
+    broker_name,
+)
 from protocol.messages.admin import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -33,8 +43,18 @@ from protocol.messages.admin import (
     ElectLeadersRequest,
     ElectLeadersResponse,
 )
-from protocol.messages.controller import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from protocol.messages.controller import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from protocol.messages.log import FetchRequest, FetchResponse
 
+_RECEIVED = frozenset({BrokerHeartbeatRequest, BrokerRegistrationRequest, ElectLeadersRequest})
+"""Types of requests before which the checks look at the metadata."""
+_ANSWERED = _RECEIVED | {AlterPartitionReassignmentsRequest}
+"""Types of requests whose answers are checked, in addition to FetchRequest."""
 _UNKNOWN_OFFSET = -1
 """Stands for the offset of a broker that has sent no heartbeat to this controller yet."""
 
@@ -46,16 +66,22 @@ class ControllerChecks:
     answer before it leaves.
     """
 
-    def __init__(self, lives: Mapping[NodeName, VirtualLife]) -> None:
+    def __init__(self, lives: Mapping[NodeName, VirtualLife], session_timeout_us: int) -> None:
+        """Create the checks. `session_timeout_us` is broker.session.timeout.ms in microseconds."""
         self._lives = lives
+        self._session_timeout_us = session_timeout_us
         self._node: ControllerNode | None = None
         """The controller to which the next two fields belong."""
         self._reported: dict[BrokerId, int] = {}
         """Broker -> the metadata offset in its last heartbeat."""
         self._shutdowns: dict[tuple[BrokerId, BrokerEpoch], int] = {}
         """Broker and its epoch -> the shutdown offset, if its controlled shutdown has begun."""
+        self._contacts: dict[BrokerId, int] = {}
+        """Unfenced broker -> the time of its last heartbeat, by the controller's clock."""
         self._was_fenced = False
-        """True if the sender of the present heartbeat was fenced before the heartbeat."""
+        """True if the sender of the present heartbeat or registration was fenced before it."""
+        self._incarnation: int | None = None
+        """Id of the incarnation that had the broker id before the present registration."""
         self._led_before = False
         """True if the sender of the present heartbeat led a partition before the heartbeat."""
         self._partitions_before: dict[TopicPartition, PartitionRegistration] = {}
@@ -63,9 +89,8 @@ class ControllerChecks:
 
     def received(self, name: NodeName, request: AnyRequest) -> None:
         """Note what the metadata says before a controller handles a request."""
-        # Most requests to a controller are Fetches. This cheap test skips them first.
-        kind = type(request)
-        if kind is not BrokerHeartbeatRequest and kind is not ElectLeadersRequest:
+        # Most requests are Fetches. This cheap test skips them first.
+        if type(request) not in _RECEIVED:
             return
         node = self._lives[name].node
         if not isinstance(node, ControllerNode):
@@ -77,13 +102,16 @@ class ControllerChecks:
             self._node = node
             self._reported.clear()
             self._shutdowns.clear()
+            self._contacts.clear()
         match request:
-            case BrokerHeartbeatRequest(want_shut_down=True):
+            case BrokerHeartbeatRequest() | BrokerRegistrationRequest():
                 broker_id = BrokerId(request.broker_id)
                 broker = node.image.brokers.get(broker_id)
-                # (An unregistered broker gets an error, which is not checked.)
+                # (A heartbeat of an unregistered broker gets an error, which is not checked.)
                 self._was_fenced = broker is None or broker.fenced
-                self._led_before = any(_led_by(broker_id, node.image))
+                self._incarnation = None if broker is None else broker.incarnation_id
+                if isinstance(request, BrokerHeartbeatRequest) and request.want_shut_down:
+                    self._led_before = any(_led_by(broker_id, node.image))
             case ElectLeadersRequest():
                 self._partitions_before = dict(node.image.partitions())
             case _:
@@ -93,19 +121,23 @@ class ControllerChecks:
         """Check an answer of a controller. Raises: InvariantViolation."""
         # As in `received`, a cheap test skips the other requests first.
         kind = type(request)
-        if (
-            kind is not BrokerHeartbeatRequest
-            and kind is not ElectLeadersRequest
-            and kind is not AlterPartitionReassignmentsRequest
-        ):
+        is_fetch = kind is FetchRequest and _is_of_metadata(request)
+        if not is_fetch and kind not in _ANSWERED:
             return
-        node = self._lives[name].node
+        life = self._lives[name]
+        node = life.node
         if not isinstance(node, ControllerNode):
             return
         match request, response:
+            case FetchRequest(), FetchResponse():
+                _check_fetched(node.image, request, response)
             case BrokerHeartbeatRequest(), BrokerHeartbeatResponse():
                 if response.error_code is ErrorCode.NONE:
+                    self._check_unfenced(request, response)
+                    self._note_contact(request, response, life.live_host().now_us())
                     self._heartbeat_answered(node.image, request, response)
+            case BrokerRegistrationRequest(), BrokerRegistrationResponse():
+                self._check_registered(request, response, life.live_host().now_us())
             case ElectLeadersRequest(), ElectLeadersResponse():
                 if response.error_code is ErrorCode.NONE:
                     self._election_answered(node.image, request, response)
@@ -114,6 +146,70 @@ class ControllerChecks:
                     _check_reassigned(node.image, request, response)
             case _:
                 pass
+
+    # -- sessions -----------------------------------------------------------------------------
+
+    def _check_unfenced(
+        self, request: BrokerHeartbeatRequest, response: BrokerHeartbeatResponse
+    ) -> None:
+        """Check whether a fenced broker is unfenced by its heartbeat.
+
+        It is unfenced if it has read its registration in the metadata log, and wants neither to
+        stay fenced nor to shut down. The offset of the registration is the broker epoch.
+        """
+        if not self._was_fenced:
+            return
+        is_ready = (
+            request.current_metadata_offset >= request.broker_epoch
+            and not request.want_fence
+            and not request.want_shut_down
+        )
+        if response.is_fenced == is_ready:
+            raise InvariantViolation(
+                "a fenced broker is unfenced when it has read its registration",
+                f"{broker_name(BrokerId(request.broker_id))} was fenced, and is "
+                f"{'fenced' if response.is_fenced else 'unfenced'} after {request}",
+            )
+
+    def _note_contact(
+        self, request: BrokerHeartbeatRequest, response: BrokerHeartbeatResponse, now_us: int
+    ) -> None:
+        """Note the time from which the session of an unfenced broker counts."""
+        broker_id = BrokerId(request.broker_id)
+        if response.is_fenced:
+            self._contacts.pop(broker_id, None)
+        else:
+            self._contacts[broker_id] = now_us
+
+    def _check_registered(
+        self,
+        request: BrokerRegistrationRequest,
+        response: BrokerRegistrationResponse,
+        now_us: int,
+    ) -> None:
+        """Check that exactly a broker whose predecessor has a session is refused.
+
+        The predecessor is the incarnation that was registered before. A fenced broker has no
+        session. A controller that has just started gives a session to each unfenced broker; before
+        the next heartbeat, the check does not know how long this session lasts.
+        """
+        broker_id = BrokerId(request.broker_id)
+        contact_us = self._contacts.get(broker_id)
+        is_known = self._incarnation in (None, request.incarnation_id)
+        if is_known or self._was_fenced:
+            may_be_refused = must_be_refused = False
+        elif contact_us is None:
+            may_be_refused, must_be_refused = True, False
+        else:
+            may_be_refused = must_be_refused = now_us - contact_us < self._session_timeout_us
+        is_refused = response.error_code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        if (is_refused and not may_be_refused) or (must_be_refused and not is_refused):
+            raise InvariantViolation(
+                "a broker id with a session cannot be registered anew, any other can",
+                f"{broker_name(broker_id)}: {response.error_code.name}; it was "
+                f"{'fenced' if self._was_fenced else 'unfenced'} before, and its last heartbeat "
+                + ("is not known" if contact_us is None else f"came {now_us - contact_us} us ago"),
+            )
 
     # -- controlled shutdowns -----------------------------------------------------------------
 
@@ -282,6 +378,32 @@ class ControllerChecks:
                 )
             if error is ErrorCode.NONE or error is ErrorCode.ELECTION_NOT_NEEDED:
                 _check_elected(partition, before[partition], image.partition(partition), error)
+
+
+def _is_of_metadata(request: AnyRequest) -> bool:
+    """Return True if a Fetch is one of the metadata log."""
+    return (
+        isinstance(request, FetchRequest)
+        and len(request.topics) == 1
+        and request.topics[0].topic == METADATA_PARTITION.topic
+    )
+
+
+def _check_fetched(image: MetadataImage, request: FetchRequest, response: FetchResponse) -> None:
+    """Check that a Fetch of the metadata log is refused only beyond the end of the log.
+
+    The image contains every record of the log, and the log begins at offset 0.
+    """
+    for topic in response.responses:
+        for answer in topic.partitions:
+            fetch_offset = request.topics[0].partitions[0].fetch_offset
+            is_in_log = 0 <= fetch_offset <= image.end_offset
+            if is_in_log == (answer.error_code is ErrorCode.OFFSET_OUT_OF_RANGE):
+                raise InvariantViolation(
+                    "a Fetch within the metadata log is not out of range, any other is",
+                    f"a Fetch at {fetch_offset} is answered {answer.error_code.name}; the log ends "
+                    f"at {image.end_offset}",
+                )
 
 
 def _expected_answer(image: MetadataImage, before: PartitionRegistration | None) -> ErrorCode:

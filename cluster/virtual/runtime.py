@@ -98,7 +98,9 @@ class VirtualRuntime(VirtualLives, Runtime):
         self._checks_answers = invariants_every is not None
         """True if each answer is checked before it is sent."""
         self._replica_checks = ReplicaChecks(self._lives, spec)
-        self._controller_checks = ControllerChecks(self._lives)
+        self._controller_checks = ControllerChecks(
+            self._lives, spec.broker_config.broker_session_timeout_ms * 1_000
+        )
         self._metrics_checks = MetricsChecks()
         self._task_checks = TaskChecks()
         self._invariants_every = invariants_every or 0

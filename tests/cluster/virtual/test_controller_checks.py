@@ -5,7 +5,7 @@ controller's metadata and with what the brokers know. A test plants a bug, which
 replaces a part of our code by a wrong one. Then it plays a run with faults that make the bug show.
 The run must be BROKEN, and its reason must name the invariant that is violated.
 
-Most tests are about controlled shutdowns. In such a shutdown a broker asks the controller for
+Many tests are about controlled shutdowns. In such a shutdown a broker asks the controller for
 permission to stop. The controller moves the broker's leaderships to other brokers. It permits the
 stop when all active brokers have the metadata with the new leaders.
 """
@@ -21,9 +21,13 @@ from cluster.controller import administration
 from cluster.controller.broker_control import BrokerControl
 from cluster.controller.broker_liveness import BrokerLiveness
 from cluster.controller.election import elect_preferred_leader
-from cluster.controller.metadata_image import MetadataImage
+from cluster.controller.metadata_fetches import MetadataFetches
+from cluster.controller.metadata_image import BrokerRegistration, MetadataImage
+from protocol.effects import Reply
 from protocol.errors import ErrorCode
-from protocol.ids import BrokerId
+from protocol.ids import BrokerId, RequestId
+from protocol.messages.controller import BrokerHeartbeatRequest, BrokerRegistrationRequest
+from protocol.messages.log import FetchPartition
 from protocol.records.metadata import PartitionChangeRecord
 from tests.support.worlds.planted import small
 
@@ -72,6 +76,99 @@ def test_sound_run_has_no_violation() -> None:
     }
     played = play(small(SHUTDOWN, move, second_shutdown, controller_crash), seed=1)
     assert played.result is PlayResult.PASS, played.reasons
+
+
+# -- sessions, registrations, metadata --
+
+CRASH: dict[str, object] = {
+    "at": "2s",
+    "fault": "crash",
+    "target": "coordinator-of(readers)",
+    "duration": "20s",
+}
+"""A fault: the coordinator of the group `readers` dies, is fenced, and starts again 20 s later."""
+QUICK_CRASH = {**CRASH, "duration": "1s"}
+"""The same, but the broker starts again before its session has ended."""
+
+
+def test_broker_that_is_refused_although_its_session_has_ended_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: a broker without a session counts as alive."""
+    has_valid_session = BrokerLiveness.has_valid_session
+    monkeypatch.setattr(
+        BrokerLiveness,
+        "has_valid_session",
+        lambda self, broker_id, now_us: (
+            self.silent_us(broker_id, now_us) is None or has_valid_session(self, broker_id, now_us)
+        ),
+    )
+    reason = reason_of(CRASH)
+    assert "a broker id with a session cannot be registered anew, any other can" in reason
+    assert "it was fenced before" in reason
+
+
+def test_broker_that_is_registered_during_the_session_of_its_predecessor_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: the controller forgets the session before it looks for one."""
+    register = BrokerControl.register
+
+    def register_without_session(
+        self: BrokerControl, request: BrokerRegistrationRequest, now_us: int
+    ) -> object:
+        self._liveness.remove(BrokerId(request.broker_id))
+        return register(self, request, now_us)
+
+    monkeypatch.setattr(BrokerControl, "register", register_without_session)
+    reason = reason_of(QUICK_CRASH)
+    assert "a broker id with a session cannot be registered anew, any other can" in reason
+    assert "it was unfenced before" in reason
+
+
+@pytest.mark.parametrize(
+    "replaced",
+    [{"current_metadata_offset": -1}, {"current_metadata_offset": 1_000_000, "want_fence": False}],
+    ids=["never", "at once"],
+)
+def test_broker_that_is_unfenced_at_the_wrong_time_is_found(
+    monkeypatch: pytest.MonkeyPatch, replaced: dict[str, object]
+) -> None:
+    """Planted bugs: a broker is unfenced before it has read its registration, or never.
+
+    The decision is made with fields that the heartbeat does not have (`replaced`).
+    """
+    states = BrokerLiveness.states
+
+    def states_with_wrong_offset(
+        self: BrokerLiveness,
+        broker: BrokerRegistration,
+        request: BrokerHeartbeatRequest,
+        has_leaderships: Callable[[], bool],
+    ) -> object:
+        wrong = structs.replace(request, **replaced)
+        return states(self, broker, wrong, has_leaderships)
+
+    monkeypatch.setattr(BrokerLiveness, "states", states_with_wrong_offset)
+    reason = reason_of(CRASH)
+    assert "a fenced broker is unfenced when it has read its registration" in reason
+
+
+def test_fetch_at_the_end_of_the_metadata_that_is_out_of_range_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: the end of the log counts as beyond its end."""
+    reply = MetadataFetches._reply
+
+    def reply_out_of_range(
+        self: MetadataFetches, request_id: RequestId, position: FetchPartition
+    ) -> Reply:
+        if position.fetch_offset == self._log.log_end_offset:
+            position = structs.replace(position, fetch_offset=1_000_000)
+        return reply(self, request_id, position)
+
+    monkeypatch.setattr(MetadataFetches, "_reply", reply_out_of_range)
+    assert "a Fetch within the metadata log is not out of range, any other is" in reason_of(CRASH)
 
 
 # -- controlled shutdowns --
