@@ -1,4 +1,4 @@
-"""A broker's attempts to register while the controller does not answer."""
+"""A broker's attempts to register while its controller is down, so that connections are refused."""
 
 from itertools import pairwise
 
@@ -29,14 +29,15 @@ def test_backoff_doubles_up_to_half_the_session() -> None:
 
     heartbeats = BrokerHeartbeats(
         host,
-        ControllerChannel(host, (NodeName("controller-100"),), "heartbeats"),
+        # The lab has no host controller-100.
+        ControllerChannel(host, (NodeName("controller-100"),), purpose="heartbeats"),
         BrokerIdentity(broker_id=BrokerId(0)),
         BrokerSpec(broker_id=0),
         BrokerConfig(broker_session_timeout_ms=1_000),
-        lambda: 0,  # the metadata offset that heartbeats would report
-        on_caught_up,
+        metadata_offset=lambda: 0,
+        on_caught_up=on_caught_up,
     )
-    attempts: list[int] = []  # the time of each attempt to connect, exact to 10 ms
+    attempts: list[int] = []  # the time of each attempt to connect, in us, exact to 10 ms
 
     async def main() -> None:
         host.spawn(heartbeats.run(), name="heartbeats")
@@ -49,9 +50,10 @@ def test_backoff_doubles_up_to_half_the_session() -> None:
 
     lab.run(main())
 
-    # The waits begin at 100 ms (retry.backoff.ms). The limit is 500 ms, half the session of 1 s.
+    # The wait begins when the attempt before it is refused.
     waits = [later - earlier - REFUSED_US for earlier, later in pairwise(attempts)]
-    assert [round(wait_us, -4) for wait_us in waits[:5]] == [
+    # The waits begin at 100 ms (retry.backoff.ms). The limit is 500 ms, half the session of 1 s.
+    assert [round(wait_us, -4) for wait_us in waits[:5]] == [  # rounded to 10 ms
         100_000,
         200_000,
         400_000,

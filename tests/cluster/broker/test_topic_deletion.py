@@ -27,11 +27,12 @@ def test_broker_forwards_a_deletion_to_the_controller() -> None:
     """A Kafka client sends the request to any broker, because it does not know the controller."""
 
     async def story(lab: BrokerLab) -> None:
-        answer = await lab.client.call(0, DeleteTopicsRequest(topic_names=(ORDERS, "b")))
+        request = DeleteTopicsRequest(topic_names=(ORDERS, "unknown"))
+        answer = await lab.client.call(broker_id=0, request=request)
         assert isinstance(answer, DeleteTopicsResponse)
         assert [(result.name, result.error_code) for result in answer.responses] == [
             (ORDERS, ErrorCode.NONE),
-            ("b", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            ("unknown", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ]
 
     BrokerLab(broker_cluster()).run(story)
@@ -40,12 +41,16 @@ def test_broker_forwards_a_deletion_to_the_controller() -> None:
 def test_invariant_finds_offsets_of_a_deleted_topic(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: the group coordinator ignores deletions."""
+    """The test plants a bug: the group coordinator ignores deletions.
+
+    So the coordinator keeps the offset that a group has committed for the deleted topic.
+    """
+    # An empty Result: the coordinator does nothing.
     monkeypatch.setattr(GroupCoordinator, "partitions_deleted", lambda *_: Result())
 
     async def story(lab: BrokerLab) -> None:
-        coordinator = await lab.client.find_coordinator(0, "g")
-        await lab.client.commit(coordinator.node_id, "g", 5)
+        coordinator = await lab.client.find_coordinator(broker_id=0, group_id="g")
+        await lab.client.commit(coordinator.node_id, "g", offset=5)
         await lab.runtime.ask_as_admin(delete_topics, [ORDERS])
         await lab.seconds(1)
         with pytest.raises(InvariantViolation, match="g still has offsets of orders-0"):

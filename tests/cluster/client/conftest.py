@@ -1,4 +1,7 @@
-"""Fixture `make_lab`: makes labs, which are clusters of scripted brokers for one client."""
+"""Fixture `make_lab`: makes labs for tests of clients.
+
+A lab is a cluster of fake brokers, whose answers a test can script, and of the clients under test.
+"""
 
 from collections.abc import Iterator
 
@@ -9,7 +12,10 @@ from tests.support.harness.scripted_broker import ClientLab, LabMaker
 
 @pytest.fixture
 def make_lab() -> Iterator[LabMaker]:
-    """Return a function that makes labs; the labs end with the test."""
+    """Return a function that makes labs; the labs end with the test.
+
+    `brokers` is the number of brokers, `partitions` the number of partitions of the lab's topic.
+    """
     labs: list[ClientLab] = []
 
     def make(brokers: int = 2, *, partitions: int = 2) -> ClientLab:

@@ -20,11 +20,11 @@ async def session_of_a_client(lab: EnsembleRun) -> None:
 
 @pytest.mark.slow
 def test_every_purpose_that_nodes_use_is_in_the_registry_and_none_besides() -> None:
-    """Two runs, one with brokers and one with ZooKeeper, use every purpose.
+    """Two runs, one with brokers and one with ZooKeeper, use every purpose of a virtual run.
 
     If a purpose were never used, a fault for its connections would do nothing.
     """
-    # One of the groups commits offsets in transactions, which use a connection of their own.
+    # The group "movers" commits offsets in transactions, which use a connection of their own.
     groups = {
         name: {
             "members": 2,
@@ -38,15 +38,15 @@ def test_every_purpose_that_nodes_use_is_in_the_registry_and_none_besides() -> N
     producers = [{"topic": "orders", "records_per_second": 20}]
     run = play_virtual(experiment(groups=groups, producers=producers), seed=3)
 
-    ensemble = run_ensemble(session_of_a_client, 3)
-    # When a request is sent, the recorded event has the purpose of the connection as its cause. The
-    # administrator of the run is no part of the cluster, so it is left out.
+    ensemble = run_ensemble(session_of_a_client, servers=3)
+    # When a request is sent, the recorded event has the purpose of the connection as its cause.
+    # admin-0 is left out: this administrator of the run is no part of the cluster.
     used = {
         row.cause
         for row in (*run.rows, *ensemble.rows)
         if row.kind == TraceKind.REQUEST_SENT and row.node != "admin-0"
     }
 
-    # These two are for real Kafka clients, which cannot take part in a run in virtual time. The
-    # tests in tests/cluster/wire use them.
+    # FORWARDING and KAFKA_CLIENT are for real Kafka clients, which cannot take part in a run in
+    # virtual time. The tests in tests/cluster/wire use them.
     assert used == set(PURPOSES) - {FORWARDING, KAFKA_CLIENT}

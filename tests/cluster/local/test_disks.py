@@ -1,7 +1,8 @@
 """The disk of a node that shares its process with other nodes.
 
 Such a node cannot be killed like a process. Its code may still run for a moment when the node has
-ended and its successor has opened the same files. So its disk must refuse all writes from then on.
+ended and its successor has opened the same files. So its disk, a LocalDisk, must refuse all writes
+from then on. MortalFiles are the system calls with which the disk writes.
 """
 
 from collections.abc import Callable
@@ -33,7 +34,7 @@ def test_an_ended_incarnation_writes_no_more(tmp_path: Path) -> None:
         log.append(batch("b", base_offset=1))
     with pytest.raises(HostDead):
         disk.storage.write_checkpoint("replication-offset-checkpoint", b"0")
-    assert len(FileStorage(tmp_path).log(PARTITION)) == 1
+    assert len(FileStorage(tmp_path).log(PARTITION)) == 1  # only the first batch is on the disk
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """The removal of folders that Ray leaves behind when the process that started it is killed.
 
-Each start of Ray makes a folder for its session, such as `session_1`. We write the file OWNER_FILE
-into this folder. The file says which process has started this Ray.
+Each start of Ray makes a folder for its session, such as `session_1`. `mark_as_owned` writes the
+file OWNER_FILE into this folder. The file says which process has started this Ray. If that process
+is dead, `remove_abandoned` removes the folder.
 """
 
 from pathlib import Path
@@ -25,10 +26,10 @@ def test_folder_of_a_dead_process_is_removed_and_no_other(tmp_path: Path) -> Non
 
 
 def test_removed_session_removes_the_link_to_it(tmp_path: Path) -> None:
-    """Ray has a link to its latest session. The link is removed only with that session."""
+    """Ray has a link to the folder of its latest session, and the link goes with that folder."""
     latest, other = make_folder(tmp_path, "session_2"), make_folder(tmp_path, "session_1")
     (tmp_path / "session_latest").symlink_to(latest)
-    remove_session(other)
+    remove_session(other)  # an older session, so the link stays
     assert (tmp_path / "session_latest").is_symlink()
     remove_session(latest)
     assert list(tmp_path.iterdir()) == []

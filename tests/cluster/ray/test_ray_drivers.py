@@ -32,8 +32,8 @@ PAUSED = "broker-0"
 def test_run_on_a_joined_ray_presents_its_token(tmp_path: Path) -> None:
     """A driver must send Ray's token even if RAY_AUTH_MODE is not set, as here.
 
-    A Ray that a run started earlier has left a file with the token. A Ray that is started by
-    `ray start --head` demands this token.
+    An earlier run, which started its own Ray, has left TOKEN_FILE in the home folder. A Ray that is
+    started by `ray start --head` demands the token of this file.
     """
     if not TOKEN_FILE.exists():
         pytest.skip("no local Ray has left a token file in the home folder")
@@ -52,7 +52,8 @@ def test_joined_ray_continues_after_runs_that_ended_and_that_were_killed(
     with ray_head(tmp_path, auth_mode="disabled") as address:
         check_run(tmp_path, address, auth_mode="disabled")
         # This run would take 100 s. It pauses the broker PAUSED before the driver prints "up".
-        arguments = driver_arguments(tmp_path / "killed", address, 100_000, PAUSED)
+        run_ms = 100_000
+        arguments = driver_arguments(tmp_path / "killed", address, run_ms, PAUSED)
         with program(*arguments, cwd=tmp_path, environment={"RAY_AUTH_MODE": "disabled"}) as driver:
             nodes = processes(event(driver, "up")["pids"])
             # The pause has stopped the first of these processes, in which PAUSED runs.

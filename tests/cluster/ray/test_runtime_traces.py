@@ -19,7 +19,7 @@ TRACEBACK = (
 
 def write_failure(run_dir: Path, node: str) -> None:
     """Write the trace file of a node in which the task `fetcher` has failed."""
-    writer = FrameTraceWriter(frames_path(run_dir / "trace", NodeName(node), 0))
+    writer = FrameTraceWriter(frames_path(run_dir / "trace", NodeName(node), incarnation=0))
     event = TraceEvent(kind=TraceKind.TASK_FAILED, cause="fetcher", detail={"exception": TRACEBACK})
     row = stamp(event, run="run", time_us=5, node_time_us=5, seq=0, node=node, incarnation=0)
     writer.write(row)
@@ -45,7 +45,7 @@ def test_failure_that_was_only_traced_is_a_failure_of_the_run(tmp_path: Path) ->
         write_failure(tmp_path, node)
     reported = "broker-1: fetcher died with ZeroDivisionError: planted"
     runtime._failed(reported)  # as if the process of broker-1 had reported its failure
-    runtime.run(runtime.stop())
+    runtime.run(runtime.stop())  # merges the files, and gives each row to the observer
     assert runtime.failures() == (
         reported,
         "broker-0: fetcher died with ZeroDivisionError: planted",

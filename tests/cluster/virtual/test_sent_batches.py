@@ -1,8 +1,8 @@
 """The check that finds producers which give one sequence number to two records.
 
 An idempotent producer numbers its records, so that a broker recognises a batch that is sent again
-and stores it only once. If the producer gave the number of one record to another, the broker would
-drop the other record. The numbers begin anew for each partition, producer id and producer epoch.
+and stores it only once. If the producer gave one number to two records, the broker would drop the
+second of them. The numbers begin anew for each partition, producer id and producer epoch.
 """
 
 import pytest
@@ -14,12 +14,16 @@ from protocol.records.batch import RecordBatch
 from tests.support.builders.client_batches import client_batch
 
 
-def check_sent(*batches: RecordBatch, partition: int = 0) -> None:
-    """Let the check see a Produce request for each of these batches. It raises at a violation."""
+def check_sent(*batches: RecordBatch) -> None:
+    """Check a Produce request for each of these batches, all for orders-0.
+
+    Raises: InvariantViolation.
+    """
     checker = SentBatches()
     for records in batches:
-        data = PartitionProduceData(index=partition, records=records)
+        data = PartitionProduceData(index=0, records=records)
         topics = (TopicProduceData(name="orders", partition_data=(data,)),)
+        # An idempotent producer uses acks=all, which is -1 in a request.
         checker.check(ProduceRequest(acks=-1, timeout_ms=1, topic_data=topics))
 
 

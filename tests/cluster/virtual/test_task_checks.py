@@ -2,8 +2,8 @@
 
 When a broker begins to lead a partition of `__consumer_offsets`, its coordinator loads it, and when
 another broker leads it, the coordinator unloads it. These tasks are carried out one after the
-other. The coordinator records when a task is scheduled and when it has ended. If a later task has
-ended, but not an earlier one, the earlier one was forgotten.
+other. The coordinator records when a task is scheduled and when it has ended. If a task ends before
+another one that was scheduled earlier, the earlier task was forgotten.
 
 A line in the tests is a recorded event: the time, the node, the kind and the values.
 """
@@ -33,8 +33,9 @@ SCHEDULED = """
 
 
 def test_tasks_that_end_in_their_order_are_no_violation() -> None:
-    """A task ends with success or failure. An unload may also be carried out a second time, late.
+    """A task ends with success or failure. The load of epoch 3 has not ended yet.
 
+    An unload may be carried out a second time, late. The check leaves out this second end.
     The node broker-0/1 is broker-0 after a restart. Its tasks begin anew.
     """
     observe(f"""{SCHEDULED}
@@ -58,7 +59,7 @@ def test_unload_without_a_row_is_found_at_the_end_of_the_next_task() -> None:
 def test_kinds_are_those_of_loads_and_unloads() -> None:
     """The check sees all kinds of events about loads and unloads except LOAD_STARTED.
 
-    It need not know when a task began.
+    The check need not know when a task began.
     """
     kinds = {kind for kind in TraceKind if kind.value.startswith(("load_", "unload_"))}
     assert kinds - {TraceKind.LOAD_STARTED} == TASK_KINDS

@@ -1,8 +1,8 @@
 """The deadlines of sessions at ZooKeeper's leader.
 
 A client's session ends when the leader has heard nothing from the client for the session timeout,
-here 6 s. The leader looks only at its ticks, every 2 s. So each packet of the client moves the
-deadline of its session to a later tick. Ids such as ZK-10 name rules of
+here 6 s. The leader checks the deadlines only at its ticks, every 2 s. So a deadline is always at a
+tick, and a packet of the client can only move it to a later tick. Ids such as ZK-10 name rules of
 docs/kafka/ZOOKEEPER_CONSUMER.md, which the docstrings quote.
 """
 
@@ -33,14 +33,14 @@ def test_session_ends_at_a_tick_six_to_eight_seconds_after_its_last_packet(
     assert tracker.next_deadline_us() == deadline_us
     assert tracker.expired(deadline_us - 1) == ()
     assert tracker.expired(deadline_us) == (SESSION,)
-    assert tracker.next_deadline_us() is None
+    assert tracker.next_deadline_us() is None  # `expired` has removed the session
 
 
 @given(st.lists(st.integers(0, 20_000_000), min_size=1))
 def test_deadline_never_decreases_and_is_always_a_whole_tick(heard_us: list[int]) -> None:
     """A follower may report an old packet late, which must not shorten the session.
 
-    `heard_us` has the times of the packets, in the order of the reports. So it need not be sorted.
+    `heard_us` has the times of the packets, in the order in which the leader learns of the packets.
     """
     tracker = SessionTracker(TICK_US)
     tracker.add(SESSION, TIMEOUT_US, 0)
@@ -57,9 +57,9 @@ def test_deadline_never_decreases_and_is_always_a_whole_tick(heard_us: list[int]
 
 
 def test_ended_session_is_not_touched() -> None:
-    """Expiry: the session is gone for good (ZK-15)."""
+    """Expiry: the session is gone for good (ZK-15). A later packet does not bring it back."""
     tracker = SessionTracker(TICK_US)
     tracker.add(SESSION, TIMEOUT_US, 0)
     tracker.remove(SESSION)
 
-    assert not tracker.touch(SESSION, 1)
+    assert not tracker.touch(SESSION, now_us=1)

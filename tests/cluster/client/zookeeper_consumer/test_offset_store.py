@@ -1,8 +1,8 @@
 """A consumer of Kafka 0.8 commits its offsets to Kafka, and the commits fail.
 
 Such a consumer commits on three occasions: from time to time by its auto-commit thread, in a
-rebalance when it stops its fetchers (step R3 of a rebalance), and when it is shut down. How often a
-failing commit is tried depends on the occasion. ZK-65 is the rule about this in
+rebalance when it stops its fetchers (step R3 of a rebalance), and when it is shut down. The number
+of tries of a failing commit depends on the occasion, by the rule ZK-65 of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
@@ -29,8 +29,8 @@ def test_automatic_commit_is_tried_six_times_and_the_others_once(
 ) -> None:
     """The auto-commit thread gets 1 + `offsets.commit.max.retries` (5) tries (ZK-65).
 
-    R3 and shutdown get one. The test shows this for the shutdown. No OffsetCommit reaches a broker,
-    so every try fails.
+    R3 and shutdown get one. The test has no case for R3. No OffsetCommit reaches a broker, so every
+    try fails.
     """
 
     async def scenario(lab: GroupLab) -> None:
@@ -39,7 +39,8 @@ def test_automatic_commit_is_tried_six_times_and_the_others_once(
         await lab.rule(Cut(), [member_name(0)], brokers, apis=("OffsetCommit",))
         if by_shutdown:
             await lab.runtime.shut_down(member_name(0))
-        await lab.runtime.sleep(35 * SECOND)  # the interval of 20 s, and six tries
+        # Enough for the interval of 20 s, and then six tries of 0.5 s, with 1 s between two tries.
+        await lab.runtime.sleep(35 * SECOND)
 
     lab = GroupLab(members=1, partitions=1, config=OFFSETS_IN_KAFKA).run(scenario)
 
