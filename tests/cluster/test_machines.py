@@ -1,7 +1,7 @@
 """`spread_nodes` decides which node of a cluster runs on which machine.
 
-A real run may use several machines. The result is a layout: for each machine the names of its
-nodes. The user may give the places of some nodes.
+A real run may use several machines. `spread_nodes` returns a layout: for each machine the names of
+its nodes. The user may choose the machine of some nodes.
 """
 
 import pytest
@@ -15,11 +15,11 @@ NODES = tuple(map(NodeName, ("broker-0", "broker-1", "broker-2", "controller-100
 
 
 def test_nodes_are_distributed_in_turn_brokers_first() -> None:
-    """The nodes are dealt out like cards: the first to machine 0, the second to machine 1, ...
+    """The first node goes to machine 0, the second to machine 1, and so on, in rotation.
 
     Brokers come first, so two brokers share a machine only if every machine already has a broker.
     """
-    layout = spread_nodes(NODES, 3)
+    layout = spread_nodes(NODES, machines=3)
 
     assert layout.machines == (
         ("broker-0", "controller-100"),
@@ -33,19 +33,20 @@ def test_nodes_are_distributed_in_turn_brokers_first() -> None:
 def test_placed_nodes_are_on_their_machine() -> None:
     """Here the user places two nodes, b and broker-2, on machine 0.
 
-    The other nodes are dealt out as if these two did not exist.
+    The other nodes go to the machines in rotation, as if these two did not exist.
     """
     wanted_on_machine_0 = [NodeName("b"), NodeName("broker-2")]
     wanted_on_machine_1: list[NodeName] = []
-    layout = spread_nodes(NODES, 2, [wanted_on_machine_0, wanted_on_machine_1])
+    layout = spread_nodes(NODES, machines=2, placed=[wanted_on_machine_0, wanted_on_machine_1])
 
+    # The nodes of each machine have the order of NODES.
     assert layout.machines == (("broker-0", "broker-2", "controller-100", "b"), ("broker-1", "a"))
 
 
 def test_no_machine_is_refused() -> None:
     """There must be at least one machine."""
     with pytest.raises(ValueError, match="expected at least 1 machine, got 0"):
-        spread_nodes(NODES, 0)
+        spread_nodes(NODES, machines=0)
 
 
 def test_every_node_of_a_cluster_is_on_one_machine() -> None:

@@ -1,4 +1,6 @@
-"""WorkerProcesses lets other processes of this machine do work, and reports how the work ended.
+"""WorkerProcesses, which lets other processes of this machine do work, and reports how it ended.
+
+The work is a function. Its argument is a tuple of items, which are numbers.
 
     with WorkerProcesses(work, size=2) as workers:       # two processes, which call `work`
         worker, other_worker = workers.idle()
@@ -52,7 +54,7 @@ def test_worker_processes_answer_and_end_with_the_work() -> None:
 
 
 def test_worker_that_dies_is_reported_with_its_work_and_replaced() -> None:
-    """The event tells the caller what the worker was doing. A new worker takes its place."""
+    """The event Died has the items that the worker was given. A new worker takes its place."""
     with WorkerProcesses(work, size=1) as workers:
         (dying_worker,) = workers.idle()
         workers.give(dying_worker, (DEADLY,))
@@ -79,8 +81,8 @@ def test_interrupt_reaches_the_work_and_spares_the_worker(tmp_path: Path) -> Non
         workers.interrupt()  # an idle worker has nothing that could be interrupted
 
         workers.give(worker, (1,))
-        while not begun.exists():
-            assert workers.wait(0.05) == []
+        while not begun.exists():  # the work waits for its signal once this file exists
+            assert workers.wait(timeout_s=0.05) == []
         workers.interrupt()
 
         (event,) = events_of(workers, lambda found: len(found) == 1)

@@ -10,7 +10,7 @@ from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 async def create(
     lab: BrokerLab, name: str, *, partitions: int = -1, replication_factor: int = -1
 ) -> None:
-    """Create a topic as an administrator. -1 stands for the default number of the brokers."""
+    """Create a topic as an administrator. -1 stands for the default that the brokers have."""
     await lab.runtime.ask_as_admin(
         create_topic, name=name, partitions=partitions, replication_factor=replication_factor
     )
@@ -21,7 +21,7 @@ async def create(
     [
         (ORDERS, 1, 1, "TOPIC_ALREADY_EXISTS"),
         ("new", 0, 1, "INVALID_PARTITIONS"),
-        ("new", 1, 4, "INVALID_REPLICATION_FACTOR"),
+        ("new", 1, 4, "INVALID_REPLICATION_FACTOR"),  # there are only three brokers
         ("new", 1, 0, "INVALID_REPLICATION_FACTOR"),
         ("a b", 1, 1, "INVALID_TOPIC_EXCEPTION"),
     ],
@@ -57,9 +57,9 @@ def test_brokers_take_up_the_replicas_of_a_new_topic() -> None:
 def test_topic_that_is_deleted_and_created_again_at_once_begins_anew() -> None:
     """A broker that learns of both changes at once must not keep the replicas of the first topic.
 
-    The two requests take less time than the publication of a change. So the brokers learn of both
-    at the same time. The first topic has had an election, so its leader epoch is above 0. The
-    leader epoch of the second topic must begin at 0 again.
+    The deletion and the creation take less time than the publication of a change. So the brokers
+    learn of both at the same time. The first topic has had an election, so its leader epoch is
+    above 0. The leader epoch of the second topic must begin at 0 again.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -67,9 +67,9 @@ def test_topic_that_is_deleted_and_created_again_at_once_begins_anew() -> None:
         await lab.seconds(1)
         leader = (await lab.runtime.status()).partitions[TopicPartition("new", 0)].leader
         await lab.kill(leader)
-        await lab.seconds(10)  # its session of 9 s ends, and another broker is elected
+        await lab.seconds(10)  # the broker's session of 9 s ends, and another leader is elected
         await lab.restart(leader)
-        await lab.seconds(10)  # it registers again
+        await lab.seconds(10)  # the restarted broker registers again
         first_topic = (await lab.runtime.status()).partitions[TopicPartition("new", 0)]
         assert first_topic.leader_epoch > 0
 

@@ -17,10 +17,11 @@ from protocol.trace import TraceKind, TraceRow
 from tests.support.worlds.measured_cluster import SECOND, cluster
 
 GONE = "gone"
+PARTITIONS_OF_T = 12
 
 
 def test_group_continues_with_the_remaining_topics() -> None:
-    """The group's leader finds the topic missing in its metadata, and causes a rebalance.
+    """The member that leads the group sees that its metadata lack the topic, and rejoins.
 
     The members commit nothing here, because a commit would delay the rebalance. For the deleted
     topic the commit would get the error UNKNOWN_TOPIC_OR_PARTITION. A member takes this error for a
@@ -58,7 +59,7 @@ def test_group_continues_with_the_remaining_topics() -> None:
     assert topics_of(before_deletion) == [GONE, "t"]
     assert topics_of(after_deletion) == ["t"]
 
-    (group,) = after_deletion.groups["g"]
+    (group,) = after_deletion.groups["g"]  # one broker has the group
     assert group.state == "Stable"
     assert group.generation == 2
     # There are two rebalances, one at the start and one after the deletion at 15 s.
@@ -72,7 +73,7 @@ def test_group_continues_with_the_remaining_topics() -> None:
         for row in rows
         if row.kind == TraceKind.PARTITIONS_ASSIGNED and row.generation == 2
     ]
-    assert sum(map(len, assigned)) == 12  # the partitions of t
+    assert sum(map(len, assigned)) == PARTITIONS_OF_T
 
 
 def topics_of(status: ClusterStatus) -> list[str]:

@@ -21,6 +21,7 @@ P0 = TopicPartition("orders", 0)
 
 def metric_values(lab: ControllerLab) -> dict[str, float]:
     """Return the metrics that follow from all events of the controller so far: name -> value."""
+    # With the interval 0 the metrics take no samples: the test reads the values itself.
     metrics = ControllerMetrics(HostLab().host("controller-100"), lab.image, interval_us=0)
     for event in lab.trace:
         if event.kind in COUNTED_CONTROLLER_EVENTS:
@@ -40,13 +41,13 @@ def test_brokers_are_counted_as_fenced_or_active() -> None:
     """Each registered broker counts once, as fenced or as active."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1)
-    lab.register(2)
+    lab.register(2)  # without a heartbeat, so broker 2 is still fenced
     metrics = metric_values(lab)
     assert metrics["ActiveControllerCount"] == 1
     assert (metrics["FencedBrokerCount"], metrics["ActiveBrokerCount"]) == (1, 2)
 
     lab.heartbeat(2)
-    fence_all_except(lab, 1, 2)
+    fence_all_except(lab, 1, 2)  # fences broker 0
     metrics = metric_values(lab)
     assert (metrics["FencedBrokerCount"], metrics["ActiveBrokerCount"]) == (1, 2)
     # In spite of its name this metric counts fencings and unfencings, as in Kafka's ZooKeeper
@@ -66,8 +67,8 @@ def test_election_of_a_replica_outside_the_isr_counts_as_unclean(is_unclean_enab
     lab = ControllerLab(cluster_of(topic(), config=config))
     lab.start_brokers(0, 1, 2)
     fence_all_except(lab, 1, 2)
-    # Broker 1 leads, and removes broker 2 from the ISR.
-    lab.alter_partition(P0, (1,), by=1)
+    # Broker 1 leads now, and removes broker 2 from the ISR.
+    lab.alter_partition(P0, new_isr=(1,), by=1)
     assert lab.partition(P0).leader == 1
     assert metric_values(lab)["UncleanLeaderElectionsPerSec.Count"] == 0
 

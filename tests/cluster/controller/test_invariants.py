@@ -1,7 +1,7 @@
-"""Each invariant of a controller is violated by the damage that it is for.
+"""The invariants of a controller find a damaged state.
 
 No sequence of requests should lead to such damage. So the tests damage the controller's state
-themselves: its metadata image, that is, the state after all records of the metadata log, or its
+themselves: its metadata image, which is the state after all records of the metadata log, or its
 private fields.
 """
 
@@ -40,7 +40,7 @@ def damage(controller: ControllerLab, **changes: object) -> None:
     ],
 )
 def test_impossible_isr_violates_an_invariant(isr: tuple[int, ...], invariant: str) -> None:
-    """The image fulfils the invariants before the damage, and violates one of them after it."""
+    """The image fulfils all invariants before the damage, and violates `invariant` after it."""
     controller = running_controller()
     controller.core.check_invariants()
     damage(controller, isr=isr)
@@ -73,8 +73,8 @@ def test_inactive_leader_or_isr_member_violates_an_invariant(
     The only exception is the last member of an ISR without a leader.
     """
     controller = running_controller()
-    # Broker 0 gets the state without a record. It leaves all partitions, so that only the damaged
-    # partition, which follows, can violate an invariant.
+    # Broker 0 gets the state without a record. It then leaves all partitions, so that only orders-0
+    # can violate an invariant when `damage` makes broker 0 its leader.
     broker = controller.image.brokers[BrokerId(0)]
     controller.image.brokers[BrokerId(0)] = replace(broker, **{state: True})  # type: ignore[arg-type]
     for partitions in controller.image.topics.values():
@@ -114,6 +114,7 @@ def test_controlled_shutdown_without_a_record_is_a_violation() -> None:
 def test_controller_epoch_of_an_earlier_start_is_a_violation() -> None:
     """Records from before and after a restart must not have the same epoch."""
     controller = running_controller()
+    # The epoch of the records from before the start, in place of a higher one.
     controller.core.controller_epoch = controller.core._epoch_before
     with pytest.raises(InvariantViolation, match="epoch is above those in its log"):
         controller.core.check_invariants()

@@ -1,7 +1,8 @@
 """A controller has a higher epoch after each restart, and its log survives a power loss.
 
-`ControllerLab(cluster, storage)` passes requests to a controller without brokers and network. A
-second lab on the same storage is the restarted controller.
+The log is the metadata log, in which the controller writes its decisions.
+`ControllerLab(cluster, storage)` is a controller without brokers and network: the lab passes
+requests to it. A second lab on the same storage is the restarted controller.
 """
 
 from cluster.controller.quorum_state import begin_controller_epoch
@@ -33,11 +34,11 @@ def test_controller_epoch_grows_with_every_restart_even_without_a_write() -> Non
 def test_controller_epoch_exceeds_the_log_when_its_file_is_lost() -> None:
     """If the file `quorum-state` with the epoch is lost, the epoch follows from the log.
 
-    If the controller's epoch were lower than the epoch of the last record, it could not append.
+    A controller whose epoch were lower than that of the last record could not append a record.
     """
     storage = MemoryStorage()
     lab = ControllerLab(cluster_of(topic()), storage.log(METADATA_PARTITION))
-    lab.start_brokers(0, 1, 2)  # the lab writes records in epoch 1, but not the file
+    lab.start_brokers(0, 1, 2)  # the lab writes records in epoch 1, but no file `quorum-state`
     assert start_controller(storage) == 2
 
 
@@ -73,4 +74,5 @@ def test_metadata_log_is_flushed_with_every_append() -> None:
     storage = MemoryLogStorage()
     lab = ControllerLab(cluster_of(), storage)
     lab.register(0)
+    # The log has one batch, with the registration, and this batch is flushed.
     assert storage.flushed_length == len(storage) == 1

@@ -45,10 +45,10 @@ def test_deleted_topic_loses_its_partitions_and_settings() -> None:
 
 
 def test_deleted_topic_of_the_plan_is_not_created_again() -> None:
-    """A controller creates the topics of the plan of the cluster when its brokers come.
+    """The plan of the cluster has topics, which a controller creates when its brokers come.
 
-    When the brokers come back, or the controller has restarted, it must not create a topic of the
-    plan again that was deleted meanwhile.
+    If such a topic is deleted, the controller must not create it again, neither when the brokers
+    come back nor after its own restart.
     """
     lab = running_lab()
     delete(lab, "orders")
@@ -57,7 +57,7 @@ def test_deleted_topic_of_the_plan_is_not_created_again() -> None:
     assert list(lab.image.topics) == ["bills"]
 
     restarted = ControllerLab(cluster_of(topic("orders"), topic("bills")), lab.storage)
-    restarted.broker_epochs = dict(lab.broker_epochs)
+    restarted.broker_epochs = dict(lab.broker_epochs)  # the brokers are still registered
     restarted.start_brokers(0, 1, 2)
     assert list(restarted.image.topics) == ["bills"]
 

@@ -1,9 +1,9 @@
 """The recorded event of a request says which group, member and generation it is about.
 
 The events of a run are the rows of a table, the trace. When a client sends a request, the row of
-this event has the columns `group`, `member` and `generation`, among others. A Heartbeat of member
-"m" of group "g" in generation 3 has ("g", "m", 3), for example. The test has such a triple for each
-request that is about a group, and None where the request does not have the value.
+this event has the columns `group`, `member` and `generation`, among others. For example, the row of
+a Heartbeat of member "m" of group "g" in generation 3 has ("g", "m", 3) in these columns. A column
+has None if the request does not have the value.
 """
 
 import pytest
@@ -31,7 +31,7 @@ from protocol.messages.transaction import AddOffsetsToTxnRequest, TxnOffsetCommi
 from protocol.trace import TraceKind
 
 SECOND_GROUP = OffsetFetchRequestGroup(group_id="other", member_id="n", member_epoch=8)
-"""A second group in a request. The row does not have it."""
+"""A second group in a request. The row of the request leaves it out."""
 
 
 @pytest.mark.parametrize(

@@ -63,11 +63,12 @@ def test_controller_counts_the_fenced_brokers() -> None:
     rows = crash_run().rows
     fenced_us = next(row.time_us for row in rows if row.kind == TraceKind.BROKER_FENCED)
     fenced_counts = samples("controller-100", "FencedBrokerCount")
+    # The first sample after the fencing.
     assert next(count for time_us, count in fenced_counts if time_us >= fenced_us) == 1
     _time_us, count_at_end = fenced_counts[-1]
     assert count_at_end == 0
 
-    # The trace has as many such events, up to the time of the last sample.
+    # The trace has as many fencings and unfencings, up to the time of the last sample.
     last_sample_us, changes = samples("controller-100", "LeaderElectionRateAndTimeMs.Count")[-1]
     kinds = (TraceKind.BROKER_FENCED, TraceKind.BROKER_UNFENCED)
     assert changes == 5

@@ -2,7 +2,7 @@
 
 The listener for these clients is a part of the broker's process, so a kill or a pause of the
 process hits the listener, too. Here the client is a plain socket that calls itself `raw`. It sends
-the request ApiVersions, which is API 18, in version 0.
+the request ApiVersions in version 0.
 """
 
 import asyncio
@@ -19,6 +19,8 @@ from tests.support.harness.listening_cluster import PATIENCE_S, KafkaConnection
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("local_ray")]
 
 BROKER = broker_name(0)
+API_VERSIONS = 18
+"""The number of the API ApiVersions in Kafka's protocol."""
 
 
 async def connect(runtime: RayRuntime) -> KafkaConnection:
@@ -57,10 +59,10 @@ def test_listener_shares_the_fate_of_its_process_and_keeps_its_port(tmp_path: Pa
     async def story() -> None:
         await runtime.start()
         connection = await connect(runtime)
-        assert await connection.ask(18, 0)
+        assert await connection.ask(API_VERSIONS, version=0)
 
         await runtime.pause(BROKER)
-        connection.send_request(18, 0, correlation_id=2)
+        connection.send_request(API_VERSIONS, version=0, correlation_id=2)
         assert await connection.is_silent()
         await runtime.resume(BROKER)
         answer = await connection.answer()
@@ -74,7 +76,8 @@ def test_listener_shares_the_fate_of_its_process_and_keeps_its_port(tmp_path: Pa
         await runtime.restart(BROKER)
         assert runtime.bootstrap_servers() == servers_before
         second_connection = await connect(runtime)
-        assert await second_connection.ask(18, 0)
+        assert await second_connection.ask(API_VERSIONS, version=0)
+        # The client has one connection: the first one ended with the kill.
         assert (await runtime.status()).kafka_clients == {"client:raw": 1}
 
     try:

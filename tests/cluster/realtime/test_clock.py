@@ -47,11 +47,11 @@ def test_run_clock_on_a_machine_that_is_ahead_shows_the_same_time() -> None:
     """The monotonic clocks of two machines may differ by days, but the time of a run must not.
 
     `clock.on_machine(offset)` is the clock of the run for a machine whose monotonic clock is ahead
-    by the offset, which is 7 s here. This clock subtracts the offset. So if it is read on this
-    machine, whose monotonic clock is not ahead, it shows 7 s less.
+    by the offset, which is 7 s here. The clock for that machine subtracts the offset. The test
+    reads it on this machine, whose monotonic clock is not ahead, so it shows 7 s less.
     """
     clock = RunClock(origin_ns=time.monotonic_ns(), wall_origin_us=0)
-    clock_for_other_machine = clock.on_machine(7_000_000_000)
+    clock_for_other_machine = clock.on_machine(offset_ns=7_000_000_000)
     # The two clocks are read one after the other, so the difference is not exact.
     difference_us = clock_for_other_machine.now_us() - clock.now_us()
     assert difference_us == pytest.approx(-7_000_000, abs=100_000)
@@ -77,9 +77,9 @@ def test_measured_offset_of_another_machine_is_within_its_bound() -> None:
     ahead_ns = 123_456_789_000
 
     async def read() -> ClockReading:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # stands for the way of the request to the other machine
         return ClockReading(monotonic_ns=time.monotonic_ns() + ahead_ns, boot_id="other")
 
     offset = asyncio.run(measure_offset(read))
     assert abs(offset.offset_ns - ahead_ns) <= offset.bound_ns
-    assert offset.bound_ns < 1_000_000_000
+    assert offset.bound_ns < 1_000_000_000  # 1 s

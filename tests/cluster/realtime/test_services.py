@@ -1,8 +1,8 @@
-"""A process gets the order to pause a node and the order to resume it in the wrong order.
+"""Pauses and resumes of nodes that arrive at a process in another sequence than they were sent.
 
-On Ray a process is an actor, and two calls of an actor may arrive in either order. So the runtime
-gives each order a number, counted over the whole run. The orders arrive at a NodeService, as calls
-of `pause_node` and `resume_node`. The number is the second argument of these methods.
+On Ray a process is an actor, and two calls of an actor may arrive in either sequence. So the
+runtime numbers its orders to pause or resume a node over the whole run. The orders arrive at a
+NodeService, as calls of `pause_node` and `resume_node`. The argument `order` has the number.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from protocol.ids import NodeName, broker_name
 
 BROKER_0, BROKER_1 = broker_name(0), broker_name(1)
 OLD_STATE = ControlState(version=-1, directory={}, rules=())
-"""The addresses of nodes and the link rules, which are an argument of `resume_node`.
+"""An argument of `resume_node`, with the addresses of nodes and the rules of links.
 
-The service already has a state with a higher version, so it ignores this state.
+The service ignores OLD_STATE, because it already has a state with a higher version.
 """
 
 
 class RecordingProcess:
-    """Stands for the process in which the nodes run, and records what it is told to do."""
+    """Stands for the process in which the nodes run, and records the calls of its methods."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, NodeName]] = []
@@ -38,7 +38,7 @@ class RecordingProcess:
 
 @pytest.fixture
 def process() -> RecordingProcess:
-    """Return the process to which `service` passes on its orders."""
+    """Return the process to which `service` passes on the orders that it accepts."""
     return RecordingProcess()
 
 
@@ -69,8 +69,8 @@ def test_pause_that_comes_after_its_resume_is_ignored(
     """
 
     async def play() -> None:
-        await service.resume_node(BROKER_0, 1, OLD_STATE, ())
-        await service.pause_node(BROKER_0, 0)
+        await service.resume_node(BROKER_0, order=1, state=OLD_STATE, resets=())
+        await service.pause_node(BROKER_0, order=0)
 
     asyncio.run(play())
 
@@ -80,11 +80,11 @@ def test_pause_that_comes_after_its_resume_is_ignored(
 def test_pause_is_carried_out_although_a_later_one_of_another_node_came_first(
     service: NodeService, process: RecordingProcess
 ) -> None:
-    """The order of two calls matters only if both calls are for the same node."""
+    """The numbers of two orders are compared only if both orders are for the same node."""
 
     async def play() -> None:
-        await service.pause_node(BROKER_1, 1)
-        await service.pause_node(BROKER_0, 0)
+        await service.pause_node(BROKER_1, order=1)
+        await service.pause_node(BROKER_0, order=0)
 
     asyncio.run(play())
 

@@ -24,11 +24,11 @@ class CountingFiles(Files):
         super().fdatasync(file)
 
 
-def move_mark(path: Path, *positions: int, sync: bool = True) -> None:
-    """Move the mark to each of these positions, one after the other."""
+def move_mark(path: Path, *positions: int) -> None:
+    """Move the mark to each of these positions, one after the other, and sync each."""
     mark = FlushMark(path, Files())
     for position in positions:
-        mark.move(position, sync=sync)
+        mark.move(position, sync=True)
     mark.close()
 
 
@@ -62,6 +62,7 @@ def test_mark_whose_write_was_interrupted_is_the_one_before(tmp_path: Path) -> N
         for index, (old_byte, new_byte) in enumerate(zip(file_with_200, file_with_300, strict=True))
         if old_byte != new_byte
     ]
+    # The write stops after at least one changed byte, and before the last changed byte.
     for end_of_write in range(changed[0] + 1, changed[-1] + 1):
         path.write_bytes(file_with_300[:end_of_write] + file_with_200[end_of_write:])
         assert read_flush_mark(path) == 200

@@ -1,8 +1,8 @@
 """Two runs that should be equal but are not: a short text tells when they began to differ.
 
 The digest of a run is a hash of all its recorded events. Two runs with one seed must have the same
-digest. If they do not, one wants to know at what time they parted. But the events of an old run may
-be gone. Therefore a run also keeps the trail of its digest, which is a short text:
+digest. If they do not, the user asks at what time they parted. But the events of an old run may be
+gone. Therefore a run also keeps the trail of its digest, which is a short text:
 
     1s 3fa2 77b0 c41d
 
@@ -50,8 +50,8 @@ def test_thinned_trail_of_a_long_run_has_correct_marks() -> None:
     """A mark that remains is still that of all events before its time.
 
     The test compares a run of 199 s, whose step is 8 s, with a run of 16 s, whose step is 1 s. Both
-    have the same events up to 16 s. So both have the same mark of 16 s, and one cannot say until
-    when they parted.
+    have the same events before 16 s. So both have the same mark of 16 s. `parted_between` says that
+    they parted after 16 s, and knows no time before which they parted (None).
     """
     long_trail = trail_of([index * SECOND for index in range(200)])
     step, *marks = long_trail.split()
@@ -68,17 +68,18 @@ def test_thinned_trail_of_a_long_run_has_correct_marks() -> None:
     st.data(),
 )
 def test_two_runs_part_between_the_times_that_their_trails_give(
-    times: list[int], more: list[int], data: st.DataObject
+    times_us: list[int], later_by_us: list[int], data: st.DataObject
 ) -> None:
     """The events differ from a time on that is drawn at random. It must be between the two bounds.
 
-    The second run may be much longer than the first, so that their trails have different steps.
+    The second run has events at `times_us`, and later ones. It may be much longer than the first
+    run, so that their trails have different steps.
     """
-    parted_us = data.draw(st.sampled_from(times))
-    longer = times + [max(times) + later_us for later_us in more]
-    bounds = parted_between(trail_of(times), trail_of(longer, differs_from_us=parted_us))
+    parted_us = data.draw(st.sampled_from(times_us))
+    longer_us = times_us + [max(times_us) + by_us for by_us in later_by_us]
+    bounds = parted_between(trail_of(times_us), trail_of(longer_us, differs_from_us=parted_us))
 
-    # None says that all marks are equal. The runs then differ only after the last one.
+    # None says that all marks are equal. The runs then differ only after the last mark.
     if bounds is not None:
         begin_us, end_us = bounds
         assert begin_us <= parted_us
@@ -93,8 +94,8 @@ def test_equal_trails_give_no_parting_time() -> None:
 def test_digest_without_messages_equals_that_of_a_run_without_message_tracing() -> None:
     """A run may record its messages, too, but this must not change its digest.
 
-    EventsOnly passes on the other events. The events of a node have numbers, so it counts them
-    anew, as if there were no messages between them.
+    EventsOnly passes on all events except those of messages. Each event has a number, `seq`,
+    counted per node. EventsOnly counts anew, as if there were no messages in between.
     """
     passed_on: list[TraceRow] = []
     events_only = EventsOnly(passed_on.append)

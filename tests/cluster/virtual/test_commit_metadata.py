@@ -67,7 +67,7 @@ def test_answer_by_the_length_of_the_metadata_is_accepted(
     ("request_", "error", "length"),
     [
         (commit("12345"), NONE, 5),
-        (commit("1234", "12345"), NONE, 5),
+        (commit("1234", "12345"), NONE, 5),  # the last entry counts
         (commit("1234"), TOO_LARGE, 4),
         (commit(FOUR_UNITS), TOO_LARGE, 4),
     ],
@@ -75,7 +75,7 @@ def test_answer_by_the_length_of_the_metadata_is_accepted(
 def test_answer_against_the_length_of_the_metadata_is_a_violation(
     request_: OffsetCommitRequest, error: ErrorCode, length: int
 ) -> None:
-    """The error of the check has the length of the metadata and the wrong answer."""
+    """The message of the violation names the length of the metadata and the wrong answer."""
     with pytest.raises(
         InvariantViolation,
         match=rf"orders-0 of g: metadata of {length} UTF-16 units .*{error.name}",

@@ -18,12 +18,17 @@ from tests.support.harness.brokers import broker_cluster
 
 SPEC = PreloadSpec(partition=1, commit_records=1_234, groups=3, records_per_batch=100)
 """A preload of offsets partition 1: twelve batches of 100 commits, and one of 34."""
+BATCHES = 13
+"""The number of batches of SPEC."""
 PARTITIONS = 3
 """The number of partitions of __consumer_offsets."""
 
 
 def test_batches_are_a_log_of_epoch_0_with_every_record() -> None:
-    """The batches have valid checksums and no gaps, because recovery and followers demand both."""
+    """The batches have valid checksums and consecutive offsets.
+
+    The recovery of a log and the followers of a partition demand both.
+    """
     batches = preloaded_batches(SPEC, PARTITIONS)
     assert all(check_batch(batch) is ErrorCode.NONE for batch in batches)
     # A log of the batches would refuse a gap.
@@ -35,7 +40,10 @@ def test_batches_are_a_log_of_epoch_0_with_every_record() -> None:
 
 
 def test_records_are_commits_of_groups_of_that_partition() -> None:
-    """Kafka assigns all groups to the partition of SPEC. The groups commit in turn."""
+    """By Kafka's hash, the offsets of all groups are in the partition of SPEC.
+
+    The groups commit in turn.
+    """
     assert all(partition_for(group, PARTITIONS) == 1 for group in group_ids(SPEC, PARTITIONS))
     last_offsets = {}  # group -> last offset, in the order of the groups' first commits
     for batch in preloaded_batches(SPEC, PARTITIONS):
@@ -44,6 +52,7 @@ def test_records_are_commits_of_groups_of_that_partition() -> None:
             assert record.value is not None
             key = decode_key(record.key)
             assert isinstance(key, OffsetCommitKey)
+            # The offsets do not matter here. They are decoded to show that each value is valid.
             last_offsets[key.group] = decode_offset_commit_value(record.value).offset
     assert list(last_offsets) == group_ids(SPEC, PARTITIONS)
 
@@ -51,8 +60,9 @@ def test_records_are_commits_of_groups_of_that_partition() -> None:
 def test_each_deleted_offset_ends_with_a_tombstone() -> None:
     """With `deleted`, the preload commits offsets of some partitions, and then deletes all of them.
 
-    Here the five commits are for two partitions in turn. Then a tombstone, which is a record
-    without a value, follows for each partition. So a load of these batches leaves no offset.
+    `deleted` has the group, topic and partition of each offset. Here the five commits are for two
+    partitions in turn. Then a tombstone, which is a record without a value, follows for each
+    partition. So a load of these batches leaves no offset.
     """
     spec = PreloadSpec(partition=1, commit_records=5, deleted=(("g", "t", 0), ("g", "t", 1)))
     batches = preloaded_batches(spec, PARTITIONS)
@@ -72,10 +82,10 @@ def test_preload_writes_only_to_an_empty_disk_of_a_replica() -> None:
     cluster = broker_cluster(preload=(SPEC,))
     storage = MemoryStorage()
     preload(storage, BrokerId(0), cluster)
-    assert len(storage.log(offsets_partition(1))) == 13  # batches of 100, for 1,234 records
+    assert len(storage.log(offsets_partition(1))) == BATCHES
 
     preload(storage, BrokerId(0), cluster)
-    assert len(storage.log(offsets_partition(1))) == 13
+    assert len(storage.log(offsets_partition(1))) == BATCHES
 
     # The cluster has the brokers 0, 1 and 2, so broker 9 has no replica.
     other_disk = MemoryStorage()

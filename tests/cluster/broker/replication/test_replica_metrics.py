@@ -50,16 +50,16 @@ def partition(index: int, *isr: int, leader: int = ME, min_insync_check: bool = 
 
 @pytest.mark.parametrize("min_insync_check", [True, False])
 def test_under_replicated_partition_is_counted_by_its_leader_only(min_insync_check: bool) -> None:
-    """If followers counted it, too, the sum over all brokers would count the partition repeatedly.
+    """If followers counted such a partition, too, the sum over all brokers would be too high.
 
-    An experiment can switch off the check that an ISR has min.insync.replicas when a producer
-    writes. The metrics count the same partitions then.
+    When a producer writes, a leader checks that the ISR has min.insync.replicas. An experiment can
+    switch off this check. The metrics count the same partitions then.
     """
     replicas = [
         partition(0, 0, 1, 2, min_insync_check=min_insync_check),  # a full ISR
         partition(1, 0, 1, min_insync_check=min_insync_check),
         partition(2, 0, min_insync_check=min_insync_check),  # fewer than min.insync.replicas, 2
-        partition(3, 1, leader=1, min_insync_check=min_insync_check),
+        partition(3, 1, leader=1, min_insync_check=min_insync_check),  # another broker leads
         partition(4, 1, leader=-1, min_insync_check=min_insync_check),  # -1: no leader
     ]
     metrics = ReplicaMetrics(
@@ -70,11 +70,16 @@ def test_under_replicated_partition_is_counted_by_its_leader_only(min_insync_che
     values = metrics.values()
     # Of the five partitions the broker leads 0, 1 and 2. It counts 1 and 2 as under-replicated, and
     # 2 as under min.insync.replicas.
-    assert [values[name] for name in GAUGES] == [5, 3, 2, 1]
+    assert {name: values[name] for name in GAUGES} == {
+        "PartitionCount": 5,
+        "LeaderCount": 3,
+        "UnderReplicatedPartitions": 2,
+        "UnderMinIsrPartitionCount": 1,
+    }
 
 
 def test_broker_without_partitions_reports_zero_for_each_metric() -> None:
-    """A reader of the metrics finds every name from the start."""
+    """The metrics have all their names from the start, before the broker has a partition."""
     values = ReplicaMetrics(HostLab().host("broker-0"), {}, interval_us=0).values()
     assert set(values.values()) == {0}
     assert set(GAUGES) < set(values)  # there are all gauges, and other metrics

@@ -11,19 +11,21 @@ from protocol.trace import TraceKind
 from tests.support.harness.brokers import ORDERS, BrokerLab, TestClient, broker_cluster, values_of
 
 P0 = TopicPartition(ORDERS, 0)
+SOME_ROUND_TRIPS_US = 30_000
+"""More than the time of a few round trips between two nodes."""
 
 
 def test_produce_is_acknowledged_within_a_fetch_round_trip() -> None:
     """An append at the leader ends the long poll of each follower.
 
-    If a follower's Fetch waited to its end instead, up to 500 ms, the append would be acknowledged
-    that much later.
+    Otherwise a follower's Fetch would wait up to 500 ms, and so would the acknowledgement of the
+    append.
     """
 
     async def story(lab: BrokerLab) -> None:
         begun_us = lab.runtime.now_us()
         await lab.client.produce(0, b"a")
-        assert lab.runtime.now_us() - begun_us < 30_000  # a few round trips
+        assert lab.runtime.now_us() - begun_us < SOME_ROUND_TRIPS_US
 
     BrokerLab(broker_cluster()).run(story)
 
@@ -52,7 +54,7 @@ def test_waiting_consumer_fetch_is_answered_when_the_high_watermark_advances() -
         await lab.seconds(1)
         ((fetched_us, values),) = fetched
         assert values == [b"a"]
-        assert fetched_us - begun_us < 30_000  # a few round trips
+        assert fetched_us - begun_us < SOME_ROUND_TRIPS_US
 
     BrokerLab(broker_cluster()).run(story)
 
@@ -78,7 +80,7 @@ def test_replicas_have_byte_identical_logs() -> None:
 def test_high_watermark_checkpoint_survives_a_restart_before_the_broker_registers() -> None:
     """A restarted broker has no metadata at first, and so knows no high watermark to write.
 
-    So it must not write the checkpoint yet. That file has the high watermarks from before the
+    So it must not write the checkpoint yet. This file still has the high watermarks from before the
     restart, and the broker needs them if it dies again.
     """
 
@@ -89,7 +91,7 @@ def test_high_watermark_checkpoint_survives_a_restart_before_the_broker_register
         assert decode_offset_checkpoint(before_kill or b"")[P0] == 1
         await lab.kill(0)
         await lab.restart(0)
-        await lab.seconds(6)
+        await lab.seconds(6)  # again longer than the interval of the checkpoint
         # The broker's old session of 9 s has not ended yet, so the broker is not registered again.
         assert lab.events(TraceKind.BROKER_FENCED) == []
         after_restart = lab.storages[broker_name(0)].read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)

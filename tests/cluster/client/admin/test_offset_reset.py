@@ -58,7 +58,7 @@ def test_plan_has_each_partition_within_its_own_log(
 @pytest.mark.parametrize(
     ("target", "new_offsets", "asked_for"),
     [
-        (ToOffset(offset=0), [3, 0], [0, None]),
+        (ToOffset(offset=0), [3, 0], [0, None]),  # the log of P1 begins at 0, so P1 has no warning
         (ToOffset(offset=99), [10, 4], [99, 99]),
         (ShiftBy(records=-5), [3, 0], [2, -3]),
         (ShiftBy(records=4), [10, 4], [11, 6]),

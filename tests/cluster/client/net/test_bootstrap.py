@@ -2,7 +2,7 @@
 
 A consumer that starts must look up the coordinator of its group (by FindCoordinator), and it must
 get the metadata of the cluster. Any broker can answer these requests. The tests check which broker
-the consumer asks. They use these calls:
+the consumer asks. They use a cluster of scripted brokers, which are fakes, in these calls:
 
     lab = make_lab(3)                       # the scripted brokers 0, 1 and 2, and a simulated clock
     lab.coordinator = 2                     # broker 2 coordinates the group; at first 0 does
@@ -72,7 +72,7 @@ def test_all_brokers_are_known_after_the_first_metadata(make_lab: LabMaker) -> N
 def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
     make_lab: LabMaker,
 ) -> None:
-    """A client that knows the brokers connects to one of them, and a later lookup uses this.
+    """A client that knows the brokers opens an idle connection to one, which a later lookup uses.
 
     Kafka's client opens this connection for its telemetry, and leaves it idle, so ours does the
     same. Without the idle connection a lookup would go to the leader from which the member
@@ -104,7 +104,7 @@ def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
 
 
 def test_client_whose_bootstrap_server_is_down_joins_when_it_returns(make_lab: LabMaker) -> None:
-    """The client has nobody to ask as long as the only broker that it knows is down."""
+    """The client can ask no broker as long as the only broker that it knows is down."""
     lab = make_lab(3)
     lab.brokers[1].host.crash()
     node = lab.consumer(only("broker-1:9092"))

@@ -27,7 +27,7 @@ def test_backoff_doubles_with_a_fifth_of_jitter_up_to_the_maximum() -> None:
         assert max(delays) <= min(wait_us * 12 // 10, 1_000_000)
         assert len(set(delays)) > 50  # most of 200 drawn waits are different
     # With 70 doublings the wait would be far above the maximum, so it is varied around the maximum.
-    # A random part that lengthens the wait is cut.
+    # Of the drawn waits, those above the maximum are cut to it.
     delays = [backoff.delay_us(70) for _ in range(200)]
     assert 800_000 <= min(delays) < 1_000_000
     assert max(delays) == 1_000_000
@@ -57,7 +57,7 @@ def test_retrying_repeats_only_retriable_errors_until_the_deadline(retriable: bo
     async def main() -> None:
         backoff = ExponentialBackoff(host, 100, 1_000)
         with pytest.raises(ClientError, match="X"):
-            await with_retries(host, backoff, 3_000_000, fail)
+            await with_retries(host, backoff, deadline_us=3_000_000, attempt=fail)
 
     lab.run(main())
     if retriable:
@@ -73,8 +73,8 @@ def test_retrying_repeats_only_retriable_errors_until_the_deadline(retriable: bo
 def test_wakeup_before_the_wait_ends_it_at_once() -> None:
     """A `set` that comes before the `wait` is not lost: it ends the next `wait` at once.
 
-    A client waits for answers by `wakeup.wait`, and an answer that arrives calls `wakeup.set`. An
-    answer may arrive while the client does something else.
+    A client waits for answers by `wakeup.wait`, and each answer that arrives leads to a call of
+    `wakeup.set`. An answer may arrive while the client does something else.
     """
     lab = HostLab()
     host = lab.host("c")
@@ -92,7 +92,7 @@ def test_wakeup_before_the_wait_ends_it_at_once() -> None:
 def test_request_future_calls_its_listeners_in_order_and_later_ones_at_once() -> None:
     """When its request is complete, a RequestFuture calls its listeners in the order of adding.
 
-    A listener that is added later is called at once. The order matters, for example, for several
+    A listener that is added after the completion is called at once. The order matters for several
     commits that wait until the coordinator is found. As in Kafka, these commits must then be sent
     in the order in which they were made.
     """
