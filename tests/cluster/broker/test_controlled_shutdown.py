@@ -22,11 +22,12 @@ from protocol.trace import TraceKind, TraceRow
 from tests.support.harness.brokers import BrokerLab, broker_cluster
 
 GROUP = "group"
-PARTITION = partition_for(GROUP, 3)
-"""The number of the group's offsets partition. The offsets topic has three partitions."""
+PARTITION = partition_for(GROUP, num_partitions=3)
+"""The number of the group's offsets partition."""
 OLD = PARTITION
 """The broker that coordinates the group until it is shut down."""
 OFFSETS = str(offsets_partition(PARTITION))
+"""The name of the group's offsets partition."""
 
 
 def is_down(status: ClusterStatus) -> bool:
@@ -119,12 +120,16 @@ def test_shutdown_of_a_starting_broker_ends_at_once() -> None:
 
 
 def test_broker_that_exits_without_flushing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: a broker that stops leaves the flush of its logs to the operating system."""
+    """The test plants a bug: a broker that stops does not flush its logs.
+
+    Then a power loss after the stop could remove records.
+    """
     monkeypatch.setattr(LogFlusher, "flush_all", lambda _flusher: None)
     lab = BrokerLab(broker_cluster())
 
     async def story(lab: BrokerLab) -> None:
-        await lab.client.commit(OLD, GROUP, 5)  # a record that no flush has written to the disk
+        # The commit is a record that no flush has written to the disk.
+        await lab.client.commit(OLD, GROUP, offset=5)
         # From now on the runtime checks the invariants of a node before its process exits.
         lab.runtime._checks_invariants = True
         await shut_down(lab)

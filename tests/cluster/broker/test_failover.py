@@ -20,10 +20,15 @@ from protocol.trace import TraceKind, TraceRow
 from tests.support.harness.brokers import BrokerLab, broker_cluster
 
 GROUP = "group"
-PARTITION = partition_for(GROUP, 3)
+BROKERS = 3
+"""The number of brokers, and also the number of partitions of __consumer_offsets."""
+PARTITION = partition_for(GROUP, BROKERS)
 """The group's offsets partition: the partition of __consumer_offsets with the group's records."""
-OLD, NEW = PARTITION, (PARTITION + 1) % 3
-"""The first leader of that partition, and the broker that leads it next."""
+OLD, NEW = PARTITION, (PARTITION + 1) % BROKERS
+"""The first leader of the group's offsets partition, and the leader after the failover.
+
+At first broker n leads partition n.
+"""
 
 
 def new_leader_is_elected(status: ClusterStatus) -> bool:
@@ -64,7 +69,7 @@ def test_new_coordinator_is_found_before_it_serves() -> None:
         while not errors or errors[-1] is not ErrorCode.NONE:
             found = await lab.client.find_coordinator(NEW, GROUP)
             if found.node_id == NEW:
-                answer = await lab.client.commit(NEW, GROUP, 1)
+                answer = await lab.client.commit(NEW, GROUP, offset=1)
                 errors.append(answer.topics[0].partitions[0].error_code)
         # The distinct errors, in the order in which they first occurred.
         return list(dict.fromkeys(errors))
@@ -109,8 +114,8 @@ def test_large_log_lengthens_the_load_while_the_broker_sends_heartbeats() -> Non
         # The load begins 30 ms (`publish_us`) after the election, and takes more than 60 ms.
         await lab.seconds(0.06)
         # During the load the broker refuses a commit, and accepts a record for a data partition.
-        preloaded_group = group_ids(preload, 3)[0]
-        answer = await lab.client.commit(NEW, preloaded_group, 1)
+        preloaded_group = group_ids(preload, num_partitions=BROKERS)[0]
+        answer = await lab.client.commit(NEW, preloaded_group, offset=1)
         assert answer.topics[0].partitions[0].error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         produced = await lab.client.produce(NEW, b"a", partition=NEW)
         assert produced.error_code is ErrorCode.NONE

@@ -16,7 +16,8 @@ from protocol.ids import BrokerId, broker_name
 from protocol.trace import TraceKind
 from tests.support.harness.zookeeper_group import SECOND, GroupLab, detail_of, member_name
 
-BROKER = broker_name(BrokerId(0))
+BROKER, OTHER_BROKER = broker_name(BrokerId(0)), broker_name(BrokerId(1))
+"""Most tests have only BROKER."""
 
 
 def registrations(lab: GroupLab, after_us: int = 0) -> list[tuple[int, str, str]]:
@@ -46,7 +47,7 @@ def test_death_of_a_broker_starts_no_rebalance() -> None:
 
     async def scenario(lab: GroupLab) -> None:
         lab.change_began_us = lab.runtime.now_us()
-        await lab.runtime.crash(broker_name(BrokerId(1)))
+        await lab.runtime.crash(OTHER_BROKER)
         await lab.runtime.sleep(15 * SECOND)  # longer than a session and a rebalance
 
     lab = GroupLab(members=2, partitions=4, brokers=2, brokers_register=True).run(scenario)
@@ -88,8 +89,8 @@ def test_consumer_that_finds_no_broker_waits_for_one_and_rebalances_then() -> No
         await lab.runtime.sleep(15 * SECOND)
         await note_status(lab)
 
-    # The lab does not start the members from the index `late_from` on. Here `scenario` starts the
-    # only member itself, when there is no broker.
+    # With `late_from=0` the lab starts no member, from the member with the index 0 on. `scenario`
+    # starts the only member itself, when there is no broker.
     lab = GroupLab(members=1, partitions=4, late_from=0, brokers_register=True).run(scenario)
 
     assert states_and_partition_counts == [("STABLE", 0), ("STABLE", 4)]
@@ -128,7 +129,7 @@ def test_broker_that_stops_leaves_zookeeper_at_once() -> None:
 
     async def scenario(lab: GroupLab) -> None:
         lab.change_began_us = lab.runtime.now_us()
-        await lab.runtime.shut_down(broker_name(BrokerId(1)))
+        await lab.runtime.shut_down(OTHER_BROKER)
         await lab.runtime.sleep(10 * SECOND)  # longer than a session
 
     lab = GroupLab(members=1, partitions=4, brokers=2, brokers_register=True).run(scenario)

@@ -118,7 +118,7 @@ def test_reassignment_to_another_order_applies_at_once_and_moves_no_leader() -> 
     assert (partition.leader, partition.leader_epoch) == (0, 0)
     assert partition.isr == partition_before.isr
     assert partition.partition_epoch == partition_before.partition_epoch + 1
-    assert lab.partition(P1).partition_epoch == 0
+    assert lab.partition(P1).partition_epoch == 0  # another partition does not change
 
 
 def test_repeated_reassignment_succeeds_and_writes_nothing() -> None:
@@ -134,17 +134,17 @@ def test_repeated_reassignment_succeeds_and_writes_nothing() -> None:
     [
         ((), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ((0, 1, 1), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        ((0, 1, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ((0, 1, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT),  # there is no broker 9
         # DEVIATION: Kafka can also move replicas. This controller only changes their order.
         ((0, 1), ErrorCode.UNSUPPORTED_VERSION),
-        # null asks to cancel the reassignment in progress, and there is none.
+        # None asks to cancel the reassignment in progress, and there is none.
         (None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
     ],
 )
 def test_refused_reassignment_changes_nothing(
     replicas: tuple[int, ...] | None, error: ErrorCode
 ) -> None:
-    """A refusal writes no record. The same holds for an unknown partition."""
+    """A refusal writes no record. A reassignment of an unknown partition is refused, too."""
     lab = running_lab()
     records_before = lab.records()
     answer = lab.reassign(P0, replicas)

@@ -63,7 +63,7 @@ def test_proposal_of_the_present_isr_is_accepted_without_a_record(lab: Controlle
         ((1, 2), 0, 0, 0, ErrorCode.INVALID_REQUEST),  # without the leader
         ((0, 0, 1), 0, 0, 0, ErrorCode.INVALID_REQUEST),  # the leader twice
         ((0, 7), 0, 0, 0, ErrorCode.INVALID_REQUEST),  # broker 7 has no replica
-        ((), 0, 0, 0, ErrorCode.INVALID_REQUEST),  # nobody
+        ((), 0, 0, 0, ErrorCode.INVALID_REQUEST),  # no broker at all
     ],
 )
 def test_impossible_proposal_is_refused_and_changes_nothing(
@@ -117,7 +117,8 @@ def test_fenced_broker_may_not_join_the_isr(lab: ControllerLab) -> None:
 def test_broker_with_an_older_broker_epoch_may_not_join_the_isr(lab: ControllerLab) -> None:
     """A follower may have caught up, and then lost data when it restarted (KIP-903).
 
-    So a proposal has the broker epoch of each member. A broker gets another epoch when it restarts.
+    A broker gets a higher broker epoch when it restarts. So a proposal has the broker epoch of each
+    member of the ISR, and the controller compares these with the epochs of the registered brokers.
     """
     lab.alter_partition(P0, (0, 1), by=0)
     before_restart = {2: lab.broker_epochs[2] - 1}
@@ -134,10 +135,10 @@ def test_unknown_partition_is_refused(lab: ControllerLab) -> None:
 
 
 def test_request_with_another_broker_epoch_is_refused_as_a_whole(lab: ControllerLab) -> None:
-    """A request with broker epoch 999 comes from another process than the registered broker 0."""
-    assert lab.broker_epochs[0] != 999
-    response = lab.replies[
-        lab.send(AlterPartitionRequest(broker_id=0, broker_epoch=999, topics=()))
-    ]
+    """A request with another broker epoch comes from another process than the registered broker."""
+    other_epoch = 999
+    assert lab.broker_epochs[0] != other_epoch
+    request = AlterPartitionRequest(broker_id=0, broker_epoch=other_epoch, topics=())
+    response = lab.replies[lab.send(request)]
     assert isinstance(response, AlterPartitionResponse)
     assert response.error_code is ErrorCode.STALE_BROKER_EPOCH

@@ -40,7 +40,7 @@ async def join_and_sync(groups: ConcurrentGroups) -> None:
         # The initial rebalance delay lets all members join in the first generation.
         assert {answer.generation_id for answer in answers} == {1}
         (leader,) = {answer.leader for answer in answers}
-        # Only the answer to the leader lists the members, because it assigns the partitions.
+        # The leader assigns the partitions, so only the answer to the leader lists the members.
         members_in_answer = {
             answer.member_id: len(answer.members) for answer in answers if answer.members
         }
@@ -105,8 +105,8 @@ def test_transactional_commits_by_all_members_at_once() -> None:
 def test_operations_in_random_order_by_all_members_at_once(seed: int) -> None:
     """In a random order some operations fail, but each request is answered with a legal error.
 
-    Each member does six operations in a shuffled order, and waits up to 0.3 s before each. At the
-    end all members leave, and every group must be Empty.
+    Each member does six operations in a shuffled order, and waits up to 0.3 s before each of them.
+    At the end all members leave, and every group must be Empty.
 
     CO-3: same in random interleavings
     """

@@ -10,6 +10,7 @@ Kafka has metrics of two kinds, and so have the nodes of the test lab:
 
 Sensors and meters have no clock, so each call passes the time in milliseconds:
 
+    sensor.record(250, 0)            # the value 250 at 0 s
     meter = Meter(1_000)             # the meter begins at 1 s
     meter.mark(3_000)                # something happened at 3 s
     meter.attributes("m", 5_000)     # the values at 5 s: {"m.Count": 1, "m.MeanRate": 0.25, ...}

@@ -20,7 +20,10 @@ from protocol.ids import NodeName
 
 
 def consumer(index: int, *, isolate: bool = False, starts_later: bool = False) -> ConsumerSpec:
-    """Return a consumer; with `isolate` it gets a process of its own."""
+    """Return a consumer; with `isolate` it gets a process of its own.
+
+    With `starts_later` it starts during the run.
+    """
     return ConsumerSpec(
         name=NodeName(f"consumer-{index}"),
         group_id="g",
@@ -71,10 +74,9 @@ def test_plan_isolates_the_marked_consumers_and_distributes_the_others() -> None
 
 
 def test_plan_starts_the_process_of_a_late_isolated_consumer_late() -> None:
-    """A consumer with `starts_later` starts during the run.
+    """The process of an isolated consumer starts together with the consumer.
 
-    If the consumer is isolated, its process is started then, too. If the consumer is not isolated,
-    it is in a shared process, and this process runs from the beginning.
+    A consumer that is not isolated is in a shared process, which runs from the beginning.
     """
     consumers = (
         consumer(0, starts_later=True),
@@ -131,5 +133,6 @@ def test_machines_of_the_experiment_keep_their_nodes_together() -> None:
     plans = plan_processes(cluster)
     placed_processes = place(plans, ["a", "b"], cluster.machines)
 
+    # Node -> the machine of Ray on which its process runs.
     machine_of = {node: placed_processes[plan.name] for plan in plans for node in node_names(plan)}
     assert [{machine_of[node] for node in nodes} for nodes in machines] == [{"a"}, {"b"}, {"a"}]

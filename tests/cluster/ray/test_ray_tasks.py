@@ -53,7 +53,7 @@ def test_worker_that_ends_is_reported_with_its_work_and_replaced(number: int) ->
         wait_idle(workers, 1)
         (first,) = workers.idle()
         workers.give(first, (1, number))
-        (death,) = events_of(workers, bool)
+        (death,) = events_of(workers, bool)  # waits for the first event
         assert isinstance(death, Died)
         assert (death.worker, death.items) == (first, (1, number))
         # "no 14" is the exception that `work` raises at FAILING, which is 14.
@@ -102,7 +102,7 @@ def test_worker_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -
         # `ray.wait` returns two lists: the calls that have an answer, and the calls that wait. From
         # now on no call has an answer.
         monkeypatch.setattr("cluster.ray.tasks.ray.wait", lambda calls, **_: ([], calls))
-        (death,) = workers.wait(0.0)
+        (death,) = workers.wait(timeout_s=0.0)
     assert isinstance(death, Died)
     assert "no answer for 600 s" in death.why
 
@@ -124,7 +124,7 @@ def test_worker_that_finds_no_free_core_is_awaited_for_100_s() -> None:
 
 
 def test_two_workers_on_ray_have_the_results_of_this_process() -> None:
-    """A seed must give the same run everywhere.
+    """A seed must give the same run everywhere. The runs are drawn from the space "reference".
 
     The first search plays four seeds in this process, and the second search plays them with two
     workers. In both searches two of the seeds are played a second time. With two workers, this is
@@ -143,7 +143,10 @@ def test_two_workers_on_ray_have_the_results_of_this_process() -> None:
 
 
 def search_four_seeds(workers: Workers) -> tuple[dict[int, PlayedRun], Tally]:
-    """Play four seeds, two of them twice. Return the run of each seed, and the search's counts."""
+    """Play four seeds, two of them twice. Return the run of each seed, and the tally.
+
+    The tally counts the seeds that were played again, and lists differences between their runs.
+    """
     tally = Tally(50)  # 50 % of the seeds are played twice
     written: list[ExplorationRecord] = []
     with workers:

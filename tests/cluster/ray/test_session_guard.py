@@ -27,7 +27,10 @@ HOLD = "import sys; file = open(sys.argv[1]); print('open', flush=True); sys.std
 def start_holder(
     file: Path, *, title: str = "holder", **environment: str
 ) -> "subprocess.Popen[str]":
-    """Start a process with this title and environment that holds `file` open."""
+    """Start a process with this title that holds `file` open.
+
+    `environment` has more variables for the environment of the process.
+    """
     process = subprocess.Popen(
         # A list of processes shows argv[0], the title. With -I and -S, Python reads no settings and
         # no packages of the user.
@@ -114,8 +117,8 @@ def test_killed_driver_leaves_no_agent_and_no_folder(
         text=True,
     )
     assert driver.returncode == -9, driver.stderr  # ended by SIGKILL
-    assert agent.wait(30) == -9
-    assert [process.poll() for process in others] == [None, None]
+    assert agent.wait(timeout=30) == -9
+    assert [process.poll() for process in others] == [None, None]  # both are still running
 
     # Wait for the end of the guard, whose last act is to remove the folder. A process that has
     # ended may still be listed for a while, in the state Z (zombie).
@@ -128,5 +131,5 @@ def test_killed_driver_leaves_no_agent_and_no_folder(
 def test_orderly_end_kills_no_process(session: Path, agent: "subprocess.Popen[str]") -> None:
     """After an orderly end Ray itself ends its processes, so the guard must do nothing."""
     SessionGuard(session).close()  # returns when the guard has ended
-    assert agent.poll() is None
+    assert agent.poll() is None  # the agent is still running
     assert session.exists()

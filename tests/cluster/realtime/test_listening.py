@@ -43,7 +43,7 @@ def binding_of(
 ) -> ListenerBinding | None:
     """Return the binding of a broker, by default of broker 7.
 
-    `port` is the port at which the broker has listened before, in its last incarnation.
+    `port` is the port at which the broker listened in its former incarnation.
     """
     return listener_binding(
         cluster(listener), broker, incarnation, run_id="r", default_host="10.0.0.1", port=port
@@ -53,7 +53,7 @@ def binding_of(
 def test_ports_follow_the_brokers_order_and_not_their_ids() -> None:
     """Broker 7 is the second broker of the cluster, so it listens at the port after the first one.
 
-    The port 0 stands for any port that is free. Then each broker has 0.
+    The port 0 stands for any port that is free. If the first port is 0, each broker has 0.
     """
     binding = binding_of(ListenerSpec(first_port=9_092))
     assert binding is not None
@@ -67,7 +67,7 @@ def test_ports_follow_the_brokers_order_and_not_their_ids() -> None:
 def test_later_incarnation_has_the_port_of_the_former_and_its_own_numbers() -> None:
     """Clients find a restarted broker at its old port, even if the system had chosen this port.
 
-    The connections of the new incarnation are numbered from another number on than before.
+    The range of connection numbers begins at another number for each incarnation and broker.
     """
     first_life = binding_of(ListenerSpec())
     second_life = binding_of(ListenerSpec(), incarnation=SECOND, port=41_000)
@@ -112,18 +112,20 @@ def test_cluster_id_has_kafkas_form_and_is_constant_in_a_run() -> None:
 def test_wildcard_address_is_advertised_as_the_machines_name() -> None:
     """A client cannot connect to 0.0.0.0, which only says that a server listens everywhere."""
     assert advertised_host("127.0.0.1") == "127.0.0.1"
+    # The name of the machine is another one wherever the test runs.
     assert advertised_host("0.0.0.0") not in ("0.0.0.0", "")
 
 
 def test_address_of_ipv6_has_brackets() -> None:
-    """An IPv6 address contains colons. Without brackets nobody could tell where the port begins."""
+    """An IPv6 address contains colons, so without brackets the port would not be recognisable."""
     assert address_text(BrokerEndpoint(name="P", host="::1", port=1)) == "[::1]:1"
     assert address_text(BrokerEndpoint(name="P", host="h", port=1)) == "h:1"
 
 
 def test_occupied_port_is_named_in_the_error() -> None:
     """If another program uses the port, the user must learn which port this is."""
-    with bind("127.0.0.1", 0) as other_socket:
+    any_free_port = 0
+    with bind("127.0.0.1", any_free_port) as other_socket:
         other_socket.listen()
         port = other_socket.getsockname()[1]
         with pytest.raises(OSError, match=rf"Kafka clients at 127\.0\.0\.1:{port}: "):

@@ -1,8 +1,8 @@
 """The codecs (gzip, snappy, lz4 and zstd) with which a coordinator may compress its batches.
 
-`CODECS` has the codecs that work on this machine. Code that must not depend on them gets
-`NO_CODECS`, which can compress and decompress nothing. It is the default of all functions here that
-have a parameter `codecs`.
+`CODECS` has the codecs that work on this machine. `NO_CODECS` can compress and decompress nothing,
+and is for code that must not depend on the machine. `NO_CODECS` is the default of all functions
+here that have a parameter `codecs`.
 """
 
 import subprocess
@@ -83,7 +83,7 @@ def test_load_of_a_batch_that_cannot_be_decompressed_fails_with_the_reason() -> 
     batch = build_batch((Record(b"k", b"v"),), compression=CompressionType.GZIP, codecs=CODECS)
     load = Load(partition=0, leader_epoch=1)  # without `codecs` it cannot decompress
     load.read((batch,))
-    assert load.error == "no codec 1 to decompress with"
+    assert load.error == "no codec 1 to decompress with"  # 1 is gzip
 
 
 def test_every_codec_of_kafka_is_supported_here() -> None:

@@ -126,8 +126,8 @@ def test_length_that_reaches_beyond_the_file_is_a_torn_tail() -> None:
 def test_batch_count_at_a_position_has_whole_batches_only() -> None:
     """`batch_count_at(position)` returns the number of batches that end at this byte or before it.
 
-    It serves to find the batches that are safely on the disk. The position up to which the file is
-    flushed may be in the middle of a batch.
+    These are the batches that are safely on the disk if the file is flushed up to the position.
+    The position may be in the middle of a batch.
     """
     log = parse_log(FRAMES)
     end_of_first = len(encode_frame(FIRST))
@@ -147,6 +147,7 @@ def test_frame_of_an_earlier_version_is_read_with_the_defaults(field_count: int)
     batch's own CRC, whose default is 0. The first 11 end with `cleaned`, and the twelfth is
     `compression`.
     """
+    # A batch is encoded as the list of its fields.
     fields = msgspec.msgpack.decode(msgspec.msgpack.encode(FIRST))
     payload = msgspec.msgpack.encode(fields[:field_count])
     header = struct.pack(">I", len(payload))
@@ -158,5 +159,6 @@ def test_frame_of_an_earlier_version_is_read_with_the_defaults(field_count: int)
 
 def test_frame_of_a_real_clients_batch_is_read_as_it_was_written() -> None:
     """A batch that a real Kafka client has sent keeps its header in Kafka's format."""
-    sent = client_batch("a", "b", producer_id=4, base_sequence=9, compression=1)
+    gzip = 1
+    sent = client_batch("a", "b", producer_id=4, base_sequence=9, compression=gzip)
     assert parse_log(encode_frame(sent)).batches == [sent]

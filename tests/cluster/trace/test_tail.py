@@ -35,7 +35,7 @@ SECOND_US = 1_000_000
 
 def writer(trace_dir: Path, node: str = "broker-0") -> FrameTraceWriter:
     """Return a writer of a node's file. It keeps rows in a buffer until `flush`."""
-    return FrameTraceWriter(frames_path(trace_dir, node, 0))
+    return FrameTraceWriter(frames_path(trace_dir, node, incarnation=0))
 
 
 def times(rows: tuple[TraceRow, ...]) -> list[int]:
@@ -73,10 +73,10 @@ def test_tail_waits_for_the_rest_of_a_frame(tmp_path: Path) -> None:
     file = writer(other_dir)
     file.write(row(1))
     file.close()
-    content = frames_path(other_dir, "broker-0", 0).read_bytes()
+    content = frames_path(other_dir, "broker-0", incarnation=0).read_bytes()
 
     tail = TraceTail(tmp_path)
-    growing = frames_path(tmp_path, "broker-1", 0)
+    growing = frames_path(tmp_path, "broker-1", incarnation=0)
     for end in range(len(content)):
         growing.write_bytes(content[:end])
         assert tail.poll(0) == ()
@@ -99,8 +99,8 @@ def test_tail_drops_and_counts_rows_behind_its_watermark(tmp_path: Path) -> None
     """A row is late if its process is stopped between the event and the write to the file.
 
     The poll at 20 s returns the rows up to 19 s. Afterwards broker-1 writes three rows, of 4 s, of
-    19 s and of one microsecond later. Two of them are late. They are dropped, because the checks
-    of the experiment need the rows in the order of time.
+    19 s and of one microsecond later. The first two are late. The tail drops them, because the
+    checks of the experiment need the rows in the order of time.
     """
     tail = TraceTail(tmp_path)
     punctual = writer(tmp_path, "broker-0")
@@ -123,8 +123,8 @@ def test_tail_yields_the_rows_of_the_finished_run_in_the_same_order(
 ) -> None:
     """Checks during the run and checks of the finished files see the same rows.
 
-    Here four nodes write at random times. Their buffers are flushed often, and the tail is polled
-    less often.
+    Here four nodes write at random times. All buffers are flushed often enough that no row is late,
+    and the tail is polled less often.
     """
     rng = random.Random(seed)
     nodes = [f"broker-{i}" for i in range(4)]
@@ -149,7 +149,7 @@ def test_tail_yields_the_rows_of_the_finished_run_in_the_same_order(
         file.close()
     polled.extend(tail.poll(now_us + WATERMARK_LAG_US))
 
-    complete = [read_frames(frames_path(tmp_path, node, 0)).rows for node in nodes]
+    complete = [read_frames(frames_path(tmp_path, node, incarnation=0)).rows for node in nodes]
     assert polled == list(merge_rows(complete))
     assert tail.late_rows == 0
 

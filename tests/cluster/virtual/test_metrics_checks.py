@@ -5,9 +5,9 @@ records every commit and every other event in the trace of the run. The check co
 metric must be the number of commits in the trace.
 
 Each test plants a bug into the metrics: it replaces a method by a wrong one. Then `reason_of` plays
-a run in virtual time, which must end as BROKEN, and returns the reason. In the run the nodes record
-their metrics every 10 s. The group's coordinator crashes at 12 s, and another broker loads the
-group.
+a run in virtual time. The result of the run must be BROKEN, and `reason_of` returns the reason. In
+the run the nodes record their metrics every 10 s. The group's coordinator crashes at 12 s, and
+another broker loads the group.
 """
 
 from collections.abc import Callable
@@ -77,11 +77,11 @@ def test_event_that_is_not_counted_is_found(
     assert f"{metric}: expected" in reason
 
 
-def test_offset_counted_in_place_of_its_append_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_that_counts_once_for_each_offset_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: a commit of two offsets counts twice, as in Kafka's new coordinator.
 
-    It must count once here. There is an event for each offset, and the metrics remember in
-    `_last_commit` which commit they have counted. The bug makes them forget this commit.
+    Such a commit must count once here. There is an event for each offset, and the metrics remember
+    in `_last_commit` which commit they have counted. The bug makes them forget this commit.
     """
     observe = CoordinatorMetrics.observe
 

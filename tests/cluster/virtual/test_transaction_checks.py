@@ -50,6 +50,7 @@ def metadata_in(state: TransactionState, *, has_offsets: bool = False) -> Transa
 
 def broker_with(metadata: TransactionMetadata | None) -> BrokerNode:
     """Return a broker with this state of TX. If it is None, another broker coordinates TX."""
+    # These are the only attributes of a broker that the check reads.
     image = SimpleNamespace(topics=ONE_PARTITION)
     broker = SimpleNamespace(
         transaction=lambda _transactional_id: metadata, metadata=SimpleNamespace(image=image)
@@ -69,8 +70,10 @@ def end_txn(*, committed: bool, epoch: int = EPOCH) -> EndTxnRequest:
     [
         pytest.param(TransactionState.PREPARE_COMMIT, True, ErrorCode.NONE, True, id="decided"),
         pytest.param(TransactionState.COMPLETE_ABORT, False, ErrorCode.NONE, True, id="aborted"),
+        # The transaction was committed, and the request to abort it gets a success.
         pytest.param(TransactionState.COMPLETE_COMMIT, False, ErrorCode.NONE, False, id="other"),
         pytest.param(TransactionState.ONGOING, True, ErrorCode.NONE, False, id="undecided"),
+        # A repeated commit should get a success.
         pytest.param(
             TransactionState.COMPLETE_COMMIT, True, ErrorCode.INVALID_TXN_STATE, False, id="again"
         ),
@@ -84,7 +87,7 @@ def test_answer_to_end_txn_agrees_with_the_decision(
 ) -> None:
     """The answer NONE is right if the transaction has the end that the request wants.
 
-    INVALID_TXN_STATE is right if it does not have this end.
+    INVALID_TXN_STATE is right if the transaction does not have this end.
     """
     broker = broker_with(metadata_in(state))
     request = end_txn(committed=committed)

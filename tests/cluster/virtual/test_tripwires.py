@@ -62,7 +62,10 @@ def in_module(name: str, source: str) -> Callable[[], list[str]]:
 
 
 def run_with(source: Callable[[], list[str]], observer: Callable[[TraceRow], None]) -> None:
-    """Run a small cluster for a second, in which a node calls `source`."""
+    """Run a small cluster for a second, in which a node calls `source`.
+
+    `observer` is called for each row of the trace.
+    """
     runtime = VirtualRuntime(
         fake_spec(),
         seed=0,
@@ -131,7 +134,7 @@ def test_other_threads_continue_during_a_run() -> None:
 
 
 def test_patched_functions_are_restored_after_the_last_run() -> None:
-    """Runs may be nested, and may end with an error. The outermost one restores the functions."""
+    """Runs may be nested, and may end with an error. The outermost run restores the functions."""
     functions_before = [getattr(owner, name) for owner, name in forbidden()]
     with pytest.raises(ZeroDivisionError), tripwires(), tripwires():
         raise ZeroDivisionError
@@ -141,9 +144,9 @@ def test_patched_functions_are_restored_after_the_last_run() -> None:
 
 
 def test_all_drawing_functions_of_random_trip() -> None:
-    """All functions of `random` are forbidden that draw numbers or give away the state.
+    """All functions of `random` that draw numbers, or read or set the state, are forbidden.
 
-    The test looks for some of them, and for some of `time` and `uuid`.
+    The test checks some of these functions, and some of `time` and `uuid`.
     """
     names = {name for owner, name in forbidden() if owner in {time, random, uuid, os}}
     assert names >= {"time", "monotonic_ns", "random", "gauss", "seed", "getstate", "uuid1"}
@@ -163,7 +166,7 @@ def test_node_that_trips_breaks_an_explored_run_and_is_no_finding(
         read_clock()
 
     monkeypatch.setattr(BrokerNode, "start", start_and_read)
-    played = play(quick_experiment(), 0)
+    played = play(quick_experiment(), seed=0)
 
     assert played.result is PlayResult.BROKEN
     assert "called time.time()" in played.reasons[0]

@@ -34,15 +34,15 @@ from tests.support.builders.requests import (
 from tests.support.harness.brokers import BrokerLab, broker_cluster
 from tests.support.harness.controllers import NO_BALANCING
 
-COORDINATOR = partition_for(GROUP, 3)
-"""The group's offsets partition, and also the broker that leads it: partition n is on broker n."""
+COORDINATOR = partition_for(GROUP, num_partitions=3)
+"""The broker that coordinates the group. Broker n leads offsets partition n."""
 
 
 def test_static_member_is_refused_by_each_api_of_an_old_broker() -> None:
     """All group requests with a group.instance.id are refused, except LeaveGroup (BEHAVIOUR 2.0).
 
-    `static_member_refusal` returns the answer that refuses a request, or None if the request may
-    go on. A broker calls it only if its version is below 2.3.
+    `static_member_refusal` returns the answer that refuses a request, or None if the coordinator
+    may get the request. A broker calls this function only if the broker's version is below 2.3.
     """
     error = ErrorCode.UNSUPPORTED_VERSION
     # Version 5 of JoinGroup is the first with a group.instance.id.

@@ -146,7 +146,7 @@ def test_load_time_includes_the_wait_and_is_missing_before_the_first_load() -> N
         if row.time_us > load.time_us
     ]
     sample = samples_after_load[0]
-    # The maximum may be larger than this load's time, if another partition took longer.
+    # The maximum is larger than the time of this load if the load of another partition took longer.
     assert sample["partition-load-time-max"] >= took_ms
     assert sample["partition-load-time-avg"] <= sample["partition-load-time-max"]
 

@@ -22,17 +22,21 @@ from tests.support.builders.requests import GROUP, join_group, offset_fetch, syn
 from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 from tests.support.harness.controllers import NO_BALANCING
 
-COORDINATOR = partition_for(GROUP, 3)
-"""The group's offsets partition, and also the broker that leads it: partition n is on broker n."""
+BROKERS = 3
+"""The number of brokers, and also the number of offsets partitions: broker n leads partition n."""
+COORDINATOR = partition_for(GROUP, BROKERS)
+"""The broker that coordinates the group, and also the number of the group's offsets partition."""
 PARTITION = offsets_partition(COORDINATOR)
-NEXT_COORDINATOR = BrokerId((COORDINATOR + 1) % 3)
+NEXT_COORDINATOR = BrokerId((COORDINATOR + 1) % BROKERS)
 """The broker to which the test moves the partition, and so the groups."""
 OTHER_GROUP = next(
     name
     for name in (f"other-{number}" for number in range(99))  # about a third has this partition
-    if partition_for(name, 3) == COORDINATOR
+    if partition_for(name, BROKERS) == COORDINATOR
 )
 """A second group in the offsets partition of GROUP."""
+LAST_OFFSET = 59
+"""The last offset that OTHER_GROUP commits, one after the other from 1 on."""
 
 
 def compacted(topic: TopicSpec) -> TopicSpec:
@@ -44,7 +48,7 @@ def compacted(topic: TopicSpec) -> TopicSpec:
 
 @pytest.mark.parametrize("codec", list(CompressionType))
 def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: CompressionType) -> None:
-    """The next coordinator loads what the first coordinator wrote. The log was also cleaned.
+    """The next coordinator loads what the first coordinator wrote and the log cleaner has left.
 
     Two groups share the offsets partition: GROUP has a member with an assignment, and OTHER_GROUP
     commits offsets.
@@ -73,7 +77,7 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
         assignment = sync_group(member_id, generation_id=1, assignments={member_id: b"mine"})
         assert isinstance(await lab.client.call(COORDINATOR, assignment), SyncGroupResponse)
 
-        for offset in range(1, 60):
+        for offset in range(1, LAST_OFFSET + 1):
             answer = await lab.client.commit(COORDINATOR, OTHER_GROUP, offset, partitions=(0, 1, 2))
             assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
         await lab.seconds(2)  # the cleaner runs every 0.5 s
@@ -88,7 +92,7 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
             NEXT_COORDINATOR, offset_fetch((ORDERS, 1), group_id=OTHER_GROUP)
         )
         assert isinstance(fetched, OffsetFetchResponse)
-        assert fetched.groups[0].topics[0].partitions[0].committed_offset == 59
+        assert fetched.groups[0].topics[0].partitions[0].committed_offset == LAST_OFFSET
         synced = await lab.client.call(NEXT_COORDINATOR, sync_group(member_id, generation_id=1))
         assert isinstance(synced, SyncGroupResponse)
         assert (synced.error_code, synced.assignment) == (ErrorCode.NONE, b"mine")

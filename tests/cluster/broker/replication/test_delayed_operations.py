@@ -37,7 +37,8 @@ def leader() -> Partition:
 
 def append(partition: Partition) -> int:
     """Append a record, and return the high watermark at which it is committed."""
-    info = partition.append_records((Record(None, b"a"),), required_acks=-1, now_us=0)
+    acks_all = -1
+    info = partition.append_records((Record(None, b"a"),), required_acks=acks_all, now_us=0)
     return info.next_offset
 
 
@@ -63,7 +64,7 @@ def test_appends_complete_in_log_order_up_to_the_high_watermark() -> None:
     for name in ("a", "b", "c"):
         park(name)
     appends.check(partition)
-    assert done == []
+    assert done == []  # the follower has no record yet
     follower_has(partition, 2)  # it has the records 0 and 1
     appends.check(partition)
     assert done == [("a", ErrorCode.NONE), ("b", ErrorCode.NONE)]
@@ -127,7 +128,7 @@ def test_invariant_finds_an_append_that_waits_below_the_high_watermark() -> None
     partition, appends = leader(), DelayedAppends()
     appends.park(partition, append(partition), lambda error: None)
     appends.check_invariants()
-    follower_has(partition, 1)
+    follower_has(partition, 1)  # moves the high watermark to 1
     with pytest.raises(InvariantViolation, match="an append below 1 has NONE, and waits"):
         appends.check_invariants()
     appends.check(partition)

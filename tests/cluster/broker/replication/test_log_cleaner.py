@@ -43,15 +43,17 @@ from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 from tests.support.harness.controllers import NO_BALANCING
 
 GROUP = "group"
-COORDINATOR = partition_for(GROUP, 3)
-"""The broker that coordinates the group, because it leads the group's offsets partition.
-
-Broker n leads partition n of the offsets topic, so this is also the number of the partition.
-"""
+BROKERS = 3
+"""The number of brokers, and also the number of offsets partitions: broker n leads partition n."""
+COORDINATOR = partition_for(GROUP, BROKERS)
+"""The broker that coordinates the group, and also the number of the group's offsets partition."""
 PARTITION = offsets_partition(COORDINATOR)
-FOLLOWER_1 = BrokerId((COORDINATOR + 1) % 3)
-FOLLOWER_2 = BrokerId((COORDINATOR + 2) % 3)
-"""The two brokers that follow in PARTITION, the group's offsets partition."""
+"""The group's offsets partition, which COORDINATOR leads."""
+FOLLOWER_1 = BrokerId((COORDINATOR + 1) % BROKERS)
+FOLLOWER_2 = BrokerId((COORDINATOR + 2) % BROKERS)
+"""The two brokers that follow in PARTITION."""
+COMMITS = 60
+"""The number of commits in most tests. They fill several segments of 2,000 bytes."""
 
 
 def compacting_cluster(config: BrokerConfig | None = None, **more: object) -> ClusterSpec:
@@ -140,11 +142,11 @@ async def cut_log_and_kill(lab: BrokerLab, broker_id: int) -> int:
 def test_every_replica_is_cleaned_and_a_load_reads_the_remaining_records() -> None:
     """Compaction limits the number of records that a load must read.
 
-    All 60 commits have the same key, so only the newest of the cleaned records remains.
+    All commits have the same key, so only the newest of the cleaned records remains.
     """
 
     async def story(lab: BrokerLab) -> None:
-        await commit(lab, 60)
+        await commit(lab, COMMITS)
         await lab.seconds(3)  # the cleaner runs three times
         cleaned = lab.events(TraceKind.LOG_CLEANED)
         assert sorted({row.node for row in cleaned}) == [broker_name(i) for i in range(3)]
@@ -162,8 +164,9 @@ def test_every_replica_is_cleaned_and_a_load_reads_the_remaining_records() -> No
         await lab.seconds(1)
         # The load reads at most the commits that the first cleaning did not remove, and one more
         # record.
-        assert last_load(lab, FOLLOWER_1)["records"] <= 60 - first_cleaning["removed_records"] + 1
-        assert await committed_offset(lab, FOLLOWER_1) == 60
+        kept_by_first_cleaning = COMMITS - first_cleaning["removed_records"]
+        assert last_load(lab, FOLLOWER_1)["records"] <= kept_by_first_cleaning + 1
+        assert await committed_offset(lab, FOLLOWER_1) == COMMITS
 
     BrokerLab(compacting_cluster()).run(story)
 
@@ -172,7 +175,7 @@ def test_log_within_one_segment_is_not_cleaned() -> None:
     """The active segment is not cleaned. A short run does not fill a segment of 100 MB."""
 
     async def story(lab: BrokerLab) -> None:
-        await commit(lab, 60)
+        await commit(lab, COMMITS)
         await lab.seconds(5)  # the cleaner runs five times
         assert lab.events(TraceKind.LOG_CLEANED) == []
 
@@ -195,7 +198,7 @@ def test_cleaner_that_is_disabled_or_has_no_compacted_topic_does_nothing(is_enab
     )
 
     async def story(lab: BrokerLab) -> None:
-        await commit(lab, 60)
+        await commit(lab, COMMITS)
         await lab.seconds(3)  # time for three runs of the cleaner
         assert lab.events(TraceKind.LOG_CLEANED) == []
 
@@ -248,7 +251,7 @@ def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None
     """
 
     async def story(lab: BrokerLab) -> None:
-        await commit(lab, 60)
+        await commit(lab, COMMITS)
         await lab.seconds(3)  # the cleaner runs three times
         name = broker_name(FOLLOWER_2)
         # At least one segment is clean, and a segment has over 15 commits.
@@ -262,7 +265,7 @@ def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None
 
         await lab.runtime.ask_as_admin(move_leader, PARTITION, FOLLOWER_2)
         await lab.seconds(1)
-        assert await committed_offset(lab, FOLLOWER_2) == 60
+        assert await committed_offset(lab, FOLLOWER_2) == COMMITS
 
     BrokerLab(compacting_cluster()).run(story)
 
@@ -276,7 +279,7 @@ def test_first_dirty_offset_goes_back_if_a_disk_has_lost_cleaned_records() -> No
     """
 
     async def story(lab: BrokerLab) -> None:
-        await commit(lab, 60)
+        await commit(lab, COMMITS)
         await lab.seconds(3)  # the cleaner runs three times
         log_end = await cut_log_and_kill(lab, FOLLOWER_2)
         assert log_end < first_dirty_offset(lab, FOLLOWER_2)
@@ -299,7 +302,7 @@ def test_first_dirty_offset_goes_back_if_a_follower_truncates_cleaned_records() 
     """
 
     async def story(lab: BrokerLab) -> None:
-        await commit(lab, 60)
+        await commit(lab, COMMITS)
         await lab.seconds(3)  # the cleaner runs three times
         for follower in (FOLLOWER_1, FOLLOWER_2):
             await lab.kill(follower)
@@ -353,7 +356,7 @@ def test_deleted_topic_is_forgotten_by_the_cleaner() -> None:
     """
 
     async def story(lab: BrokerLab) -> None:
-        await commit(lab, 60)
+        await commit(lab, COMMITS)
         await lab.runtime.ask_as_admin(delete_topics, [CONSUMER_OFFSETS])
         await lab.seconds(5)  # time for five runs of the cleaner
         # The disk has only the logs of the topic orders.
@@ -371,7 +374,7 @@ def test_deleted_topic_is_no_longer_in_the_checkpoint() -> None:
     """
 
     async def story(lab: BrokerLab) -> None:
-        await commit(lab, 60)
+        await commit(lab, COMMITS)
         await lab.seconds(3)  # the cleaner runs three times
         assert first_dirty_offset(lab, FOLLOWER_2) > 0
         await lab.runtime.ask_as_admin(delete_topics, [CONSUMER_OFFSETS])

@@ -1,8 +1,8 @@
-"""Reading the committed offsets of a group at the end of an experiment, for its verification.
+"""An administrator's reading of the committed offsets of a group, by `fetch_committed_offsets`.
 
-At the end of an experiment an administrator reads the committed offsets of each group by
-`fetch_committed_offsets`. A check compares these offsets with the commits that were acknowledged
-during the experiment. In these tests the administrator talks to scripted brokers:
+At the end of an experiment a check compares the committed offsets of each group with the commits
+that were acknowledged during the experiment. In these tests the administrator talks to scripted
+brokers, which are fakes:
 
     lab = make_lab(2)             # two brokers, and a topic "t" with two partitions
     lab.coordinator = 1           # broker 1 coordinates the group; at first broker 0 does
@@ -88,6 +88,7 @@ def test_committed_offsets_are_requested_until_the_coordinator_has_loaded(
         OffsetFetchRequest,
         *[group_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)] * 3,
         group_error(ErrorCode.NOT_COORDINATOR),
+        # An error for each of the partitions 0 and 1.
         lab.fetched_offsets(range(2), ErrorCode.UNSTABLE_OFFSET_COMMIT),
     )
     assert ask(lab) == {TopicPartition("t", 0): 1}

@@ -108,9 +108,12 @@ def test_range_with_an_unknown_topic_assigns_nothing_of_it() -> None:
     assert RANGE.assign({}, (member("a", "gone"),)) == {"a": ()}
 
 
-@given(st.dictionaries(st.sampled_from("tuv"), st.integers(0, 20)), st.integers(1, 9))
+@given(
+    partition_counts=st.dictionaries(st.sampled_from("tuv"), st.integers(0, 20)),
+    member_count=st.integers(1, 9),
+)
 def test_range_with_equal_subscriptions_is_complete_and_balanced(
-    counts: dict[str, int], members: int
+    partition_counts: dict[str, int], member_count: int
 ) -> None:
     """If all members read all topics, each partition has exactly one owner.
 
@@ -118,14 +121,17 @@ def test_range_with_equal_subscriptions_is_complete_and_balanced(
 
     Source: BEHAVIOUR 7.8.
     """
-    group = tuple(member(f"m{i}", *counts) for i in range(members))
-    assigned = RANGE.assign(counts, group)
+    group = tuple(member(f"m{i}", *partition_counts) for i in range(member_count))
+    assigned = RANGE.assign(partition_counts, group)
     owned = sorted(partition for share in assigned.values() for partition in share)
     existing = sorted(
-        TopicPartition(topic, index) for topic, count in counts.items() for index in range(count)
+        TopicPartition(topic, index)
+        for topic, count in partition_counts.items()
+        for index in range(count)
     )
     assert owned == existing
-    for topic in counts:
+    for topic in partition_counts:
+        # The number of partitions of this topic that each member has.
         sizes = [sum(p.topic == topic for p in share) for share in assigned.values()]
         assert max(sizes) - min(sizes) <= 1
 
@@ -147,7 +153,7 @@ def test_round_robin_assigns_all_partitions_in_turn() -> None:
 
 
 def test_round_robin_passes_over_members_without_the_topic() -> None:
-    """A member that does not read a topic is skipped. Nobody reads t3, so it is not assigned.
+    """A member that does not read a topic is skipped. No member reads t3, so t3 is not assigned.
 
     Kafka: testMultipleConsumersMixedTopicSubscriptions.
     """

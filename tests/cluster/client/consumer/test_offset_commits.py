@@ -83,8 +83,8 @@ def test_commits_carry_the_texts_of_the_application_in_turn(make_lab: LabMaker) 
     """A commit can have a text: the metadata of its offsets. The application takes texts in turn.
 
     Here the application has two texts: an empty one, and an owl, which is one character of four
-    bytes. The broker refuses one commit because of its text. All the same, the next commit has the
-    next text.
+    bytes. The broker refuses one commit because of its text. The next commit has the next text even
+    after a refusal.
     """
     lab = make_lab(1)
     lab.consumer(commit_metadata=("", "\U0001f989"))
@@ -115,7 +115,7 @@ def test_application_has_one_commit_in_flight(make_lab: LabMaker) -> None:
     lab.run_for(SECOND)
     commits_before = len(broker.of_type(OffsetCommitRequest))
     # One commit gets no answer, and has not timed out after 5 s. If the application did not wait
-    # for the answer, it would send 25 commits in these 5 s.
+    # for the answer, it would send 25 commits in these 5 s: one every 200 ms.
     broker.answer(OffsetCommitRequest, None)
     lab.run_for(5 * SECOND)
     assert len(broker.of_type(OffsetCommitRequest)) == commits_before + 1

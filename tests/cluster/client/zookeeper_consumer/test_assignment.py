@@ -7,8 +7,9 @@ Two members with the same view come to the same result:
     group = view({"a": {"t": 1}, "b": {"t": 1}}, {"t": 3})  # a and b read topic t, of 3 partitions
     assign("range", group, "a")  # -> t-0 and t-1
 
-The number 1 is that of the member's streams of the topic. A member has a thread for each stream,
-and partitions are assigned to threads. All members here have one stream, so a thread is a member.
+In the view, `{"t": 1}` says that a member has one stream of topic t. A member has a thread for each
+stream, and partitions are assigned to threads. All members here have one stream of a topic, so each
+member has one thread for it.
 
 Docstrings quote rules of docs/kafka/ZOOKEEPER_CONSUMER.md; ids such as ZK-51 name the rules.
 """
@@ -70,7 +71,7 @@ def test_round_robin_sorts_by_the_java_hash_and_skips_threads_of_other_topics() 
     Threads that do not consume the topic are skipped: `a` does not consume `u`, so `b` gets both of
     `u`.
     """
-    # Java's `hashCode` returns these values. The second is the lowest that there is.
+    # Java's `hashCode` returns these values. The second is the lowest number of 32 bits.
     assert java_hash("hello") == 99_162_322
     assert java_hash("polygenelubricants") == -2_147_483_648
     assert java_hash("") == 0
@@ -102,6 +103,7 @@ def test_one_more_member_moves_the_bounds_of_all_ranges() -> None:
 
 @given(
     st.sampled_from(("range", "roundrobin")),
+    # Member -> its topics, some of t, u and v, with one stream of each.
     st.dictionaries(
         st.text("abc", min_size=1, max_size=4),
         st.dictionaries(st.sampled_from("tuv"), st.just(1), min_size=1),
@@ -113,7 +115,10 @@ def test_one_more_member_moves_the_bounds_of_all_ranges() -> None:
 def test_equal_views_give_every_partition_one_reader_of_its_topic(
     strategy: str, members: dict[str, dict[str, int]], partitions: int
 ) -> None:
-    """Consumers with equal views agree; only different views conflict (ZK-45)."""
+    """Consumers with equal views agree; only different views conflict (ZK-45).
+
+    `partitions` is the number of partitions of each topic.
+    """
     topics = {topic: partitions for streams in members.values() for topic in streams}
     group = view(members, topics)
     owners = [
@@ -131,14 +136,14 @@ def test_equal_views_give_every_partition_one_reader_of_its_topic(
 def test_registration_and_partition_map_are_read_back() -> None:
     """`{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"..."}` (section 2).
 
-    This is what a member writes into its znode, its entry in ZooKeeper: the number of its streams
-    of each topic. The znode of a topic has the replicas of each partition. The order of the
-    partitions there does not matter.
+    A member writes this text into its znode, its entry in ZooKeeper. The subscription has the
+    number of the member's streams of each topic. The znode of a topic has the replicas of each
+    partition, with the partitions in any order.
     """
-    assert registration({"t": 1}, 1_795_353_795_563) == (
+    assert registration({"t": 1}, timestamp_ms=1_795_353_795_563) == (
         '{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1795353795563"}'
     )
-    assert streams_of(registration({"t": 2}, 0)) == {"t": 2}
+    assert streams_of(registration({"t": 2}, timestamp_ms=0)) == {"t": 2}
     assert partitions_in_znode("t", '{"version":1,"partitions":{"1":[0],"0":[0]}}') == (
         TopicPartition("t", 0),
         TopicPartition("t", 1),
