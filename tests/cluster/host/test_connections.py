@@ -6,8 +6,8 @@ what a node sees of its machine: clock, timers, connections, disk and trace. The
 LATENCY_US, and `lab.run_for(n)` advances the clock by n microseconds.
 
 The server is an EchoServer, which answers each heartbeat at once. Only the heartbeats of
-`parked_groups` wait for their answers until the test calls `release()`. A test gives each request a
-group of its own, to recognise it.
+`parked_groups` wait for their answers until the test calls `release()`. A test gives each heartbeat
+another group, by which it recognises the heartbeat.
 """
 
 import pytest
@@ -162,7 +162,7 @@ def test_a_setup_that_hangs_ends_after_its_timeout() -> None:
 def test_a_request_that_times_out_fails_the_others_of_its_connection() -> None:
     """As in Kafka, the client closes the connection when one request times out.
 
-    The other requests on it fail as disconnected.
+    The other requests of the connection fail as disconnected.
     """
     lab = HostLab()
     server = EchoServer(lab.host(SERVER), parked_groups=("slow", "patient", "also slow"))
@@ -184,7 +184,7 @@ def test_a_request_that_times_out_fails_the_others_of_its_connection() -> None:
     errors = [row.error for row in lab.rows if row.kind == "request_failed"]
     assert errors == ["TIMED_OUT", "TIMED_OUT", "DISCONNECTED"]
 
-    # The close reaches the server. After that it sends no answers any more.
+    # The close reaches the server. Afterwards the server sends no answers on this connection.
     lab.run_for(LATENCY_US)
     server.release()
     assert not [frame for frame in lab.frames if isinstance(frame, ResponseFrame)]
@@ -322,7 +322,7 @@ def test_the_death_of_the_client_makes_the_server_forget_its_requests() -> None:
 
 
 def test_a_restarted_server_resets_the_connections_of_its_former_life() -> None:
-    """If the report of the death was lost, the client learns of it at its next request.
+    """If the report of the death was lost, the client learns of the death at its next request.
 
     The restarted server does not know the connection, and answers with a reset.
     """
@@ -403,7 +403,8 @@ def test_close_all_ends_both_directions() -> None:
     EchoServer(middle, parked_groups=("in",))
     client = lab.host("client")
     outgoing = Outcomes(connect(middle))
-    incoming = Outcomes(client.connect(NodeName("middle"), "x", setup_timeout_us=SETUP_US))
+    to_middle = client.connect(NodeName("middle"), "coordinator", setup_timeout_us=SETUP_US)
+    incoming = Outcomes(to_middle)
     outgoing.send("out")
     incoming.send("in")
     lab.run_for(QUIET_US)
@@ -433,7 +434,7 @@ def test_a_broken_transport_link_also_ends_opening_connections() -> None:
 
 
 def test_messages_are_traced_on_both_sides_with_the_columns_of_their_api() -> None:
-    """A request and its response make four rows of the trace: two of the client, two of the server.
+    """A request and its response give four rows of the trace, two of each node.
 
     Only the client's rows have the group, the member and the generation of the heartbeat. Every
     heartbeat of this lab has the member "m" and the generation 3. Only the client's rows also have

@@ -11,7 +11,8 @@ frames that arrive for `a` go into `gate.receive`. In most tests `a` is the clie
 and `b` is the server.
 
 - `request(1)` and `response(1)` are a Heartbeat with the number 1 and its answer. They are on
-  connection 1 unless `connection` says otherwise. `find=True` makes it a FindCoordinator.
+  connection 1 unless the test passes another `connection`. With `find=True` they are a
+  FindCoordinator and its answer.
 - `open_frame(2)` and `close(2)` are frames of connection 2. Without a number they are frames of
   connection 1. An open frame names the purpose of its connection, such as "fetch".
 - `rule(effect)` selects the frames from `a` to `b`, and `both_ways(effect)` those in both
@@ -58,7 +59,7 @@ class GateLab:
         self.delivered: list[Frame] = []
         """Arrived frames that the gate has passed on to `a`."""
         self.order: list[str] = []
-        """"transmitted" or "delivered" for each of these frames, oldest first."""
+        """"transmitted" or "delivered" for each frame in one of the two lists, oldest first."""
         self.purposes: dict[ConnectionEnd, str] = {}
         """The purposes of the connections that the endpoint knows. A test sets them."""
         self.closes_at_death: tuple[CloseFrame, ...] = ()
@@ -108,7 +109,7 @@ HOLDING = [Cut(), Clog()]
 
 
 def test_without_rules_every_frame_passes_at_once() -> None:
-    """A gate without a rule for its node is idle: it can be left out of the frames' way.
+    """A gate without a rule for its node is idle: the host may bypass the gate.
 
     Even with a rule about two other nodes, `c` and `b`, the gate of `a` stays idle.
     """
@@ -413,8 +414,8 @@ def test_the_close_of_a_connection_passes_a_rule_that_cuts_one_api() -> None:
 def test_a_death_behind_a_cut_is_hidden_until_healing(effect: LinkEffect) -> None:
     """The machine of a dead process reports the death with a reset. A cut holds this reset back.
 
-    Here `b` and `c` die, and the rule is only for the link to `b`. For the node `a` a death looks
-    as if the peer had closed its connections: two with `b`, and one with `c`.
+    Here `b` and `c` die, and the rule is only for the link to `b`. At a death the node `a` gets a
+    close of each connection with the dead peer: of two with `b`, and of one with `c`.
     """
     closes_of_b = (
         close(1, by_client=False, source=B, destination=A),
@@ -499,7 +500,8 @@ def departures_us(rules: list[LinkRule], frames: list[Frame], every_us: int) -> 
         lab.loop.call_at_us(number * every_us, lab.gate.send, frame)
 
     lab.run_for()
-    # Advance by one microsecond at a time. Frames that have left since then have left now.
+    # Advance by one microsecond at a time. The frames that are new in `transmitted` have left at
+    # the present time.
     times_us: list[int] = []
     while len(times_us) < len(frames):
         number_left_now = len(lab.transmitted) - len(times_us)
@@ -523,7 +525,9 @@ def test_a_slow_link_delays_within_its_bounds_and_keeps_the_order() -> None:
     expected_us: list[int] = []
     for number in range(60):
         sent_at_us = number * 5
-        delay_us = 0 if number % 3 == 0 else 20 + int(rng.random() * 101)
+        delay_us = 0
+        if number % 3 != 0:  # a Heartbeat, which the rule delays
+            delay_us = 20 + int(rng.random() * 101)
         # A frame never leaves before an earlier one.
         expected_us.append(max([sent_at_us + delay_us, *expected_us]))
     assert departures_us([slow], frames, every_us=5) == expected_us
@@ -586,7 +590,7 @@ def test_a_lost_response_resets_its_connection_once() -> None:
     lab.run_for()
     (close_at_server,) = lab.delivered
     assert isinstance(close_at_server, CloseFrame)
-    # For the server it looks as if the client had closed the connection.
+    # The server gets the close as if the client had closed the connection.
     assert close_at_server.source == B
     assert close_at_server.by_client
     assert close_at_server.connection_id == 1
@@ -640,7 +644,10 @@ def test_new_rules_do_not_restart_the_count_of_lost_responses() -> None:
 
 
 def test_a_response_is_lost_only_when_it_is_sent() -> None:
-    """A response that a cut has held back is not lost at the healing, even if it would be now."""
+    """A response that a cut has held back is not lost at the healing.
+
+    The rules that are in force at the healing would lose it if the server sent it then.
+    """
     lab = GateLab()
     held = response(1, source=A, destination=B)
     lab.gate.set_rules([both_ways(Cut(), apis=("Heartbeat",))])

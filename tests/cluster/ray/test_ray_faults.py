@@ -265,7 +265,7 @@ async def stopped_and_killed_brokers(story: Story) -> None:
     partition = TopicPartition(TOPIC, 0)
     await runtime.ask_as_admin(move_leader, partition, BrokerId(1))
     await story.until(lambda status: status.partitions[partition].leader == 1, "moved")
-    await runtime.ask_as_admin(elect_preferred_leaders, None)
+    await runtime.ask_as_admin(elect_preferred_leaders, None)  # None stands for all partitions
     await story.until_stable(4)
     story.facts["committed"] = await runtime.ask_as_admin(fetch_committed_offsets, GROUP)
 

@@ -73,6 +73,8 @@ def test_connection_to_a_node_that_is_down_is_refused_at_once(
         await lab.start_process("p0")
         await lab.start_process("p1")
         client = lab.node("p0", CLIENT)
+        # Without an entry the client knows no process to call. With the entry it calls p1, which
+        # runs and has no node SERVER.
         if is_in_directory:
             lab.directory[SERVER] = lab.addresses["p1"]
             lab.push()
@@ -93,8 +95,9 @@ def test_connection_to_a_dead_process_ends_although_the_directory_forgot_it(
     1. The process of the server is killed.
     2. The client connects to its address.
     3. The control plane removes the server from the directory.
-    4. The connection is refused, and the client is told at once. If it were not, it would wait for
-       its timeout of 10 s. On Ray one member of twelve once missed a failover by such a wait.
+    4. The connection is refused, and the client learns of the refusal at once. Otherwise the client
+       would wait for its timeout of 10 s. On Ray one member of twelve once missed a failover by
+       such a wait.
     """
 
     async def body(lab: Lab) -> None:
@@ -283,8 +286,8 @@ def test_failure_inside_a_node_is_traced_and_reaches_the_process(
     async def body(lab: Lab) -> None:
         process = await lab.start_process("p0")
         server, client = lab.node("p0", SERVER), lab.node("p0", CLIENT)
-        # The argument is the number of failures that the caller knows already.
-        next_failures = asyncio.ensure_future(process.next_failures(0))
+        # `known` is the number of failures that the caller knows already.
+        next_failures = asyncio.ensure_future(process.next_failures(known=0))
 
         def fail(*_: object) -> None:
             raise ZeroDivisionError("planted")
@@ -309,7 +312,7 @@ def test_failure_inside_a_node_is_traced_and_reaches_the_process(
         (failure,) = await next_failures
         assert failure.text.startswith("broker-0: ")
         assert "ZeroDivisionError: planted" in failure.text
-        assert failure.disk_trouble is None
+        assert failure.disk_trouble is None  # the disk is not the cause
         await asyncio.sleep(0)  # the process flushes a row in the next turn of the loop
         failed = [row for row in lab.rows(SERVER) if row.kind == TraceKind.TASK_FAILED]
         assert len(failed) == 1
@@ -371,8 +374,8 @@ def test_row_of_a_message_is_in_the_file_before_the_message_arrives(
 def test_refused_caller_is_logged_and_traced(tmp_path: Path) -> None:
     """A process that does not have the token of the run is refused.
 
-    The refusal is in the trace and in the log. If it were not, a wrong configuration would look
-    like a broken network.
+    The refusal is in the trace and in the log. Otherwise a user could not tell a wrong
+    configuration from a broken network.
     """
 
     async def body(lab: Lab) -> None:
@@ -389,7 +392,7 @@ def test_refused_caller_is_logged_and_traced(tmp_path: Path) -> None:
     in_lab(tmp_path, body)
     rows = [
         row
-        for row in read_frames(frames_path(tmp_path / "trace", SERVER, 0)).rows
+        for row in read_frames(frames_path(tmp_path / "trace", SERVER, incarnation=0)).rows
         if row.kind == TraceKind.CONNECTION_REFUSED
     ]
     assert len(rows) == 1
@@ -410,7 +413,7 @@ def test_trace_of_an_incarnation_is_numbered_and_ends_with_the_stop(tmp_path: Pa
         await beat(connect(client))
 
     in_lab(tmp_path, body)
-    rows = read_frames(frames_path(tmp_path / "trace", CLIENT, 0)).rows
+    rows = read_frames(frames_path(tmp_path / "trace", CLIENT, incarnation=0)).rows
     assert rows[0].kind == TraceKind.NODE_STARTED
     assert rows[-1].kind == TraceKind.NODE_STOPPED
     assert [row.seq for row in rows] == list(range(len(rows)))

@@ -32,6 +32,8 @@ from protocol.errors import SimulationError
 from protocol.ids import Incarnation, NodeName
 
 TOKEN = "secret"
+MAX_FRAME_BYTES = 1_000
+"""The limit for frames in these tests."""
 LOOPBACK = "127.0.0.1"
 A, B = NodeName("node-a"), NodeName("node-b")
 
@@ -42,7 +44,7 @@ class Peer:
 
     name: str
     token: str = TOKEN
-    max_frame_bytes: int = 1_000
+    max_frame_bytes: int = MAX_FRAME_BYTES
     frames: list[Frame] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     """The processes that the transport reported as ended, one entry for each report."""
@@ -245,14 +247,14 @@ def test_listener_refuses_bytes_that_are_no_frame_and_goes_on(data: bytes) -> No
 
 
 def test_listener_refuses_a_frame_over_the_limit_and_goes_on() -> None:
-    """The limit of a Hello is 65,536 bytes. That of the frames after it is 1,000 bytes here.
+    """The limit of a Hello is 65,536 bytes, and the limit of each later frame is 1,000 bytes here.
 
     The test sends only the 4 bytes with the length, and none of the content. So b must refuse the
     message before it reads the content.
     """
 
     async def body(pair: Pair) -> None:
-        await raw_call(pair.to_b, hello() + struct.pack(">I", 1_001))
+        await raw_call(pair.to_b, hello() + struct.pack(">I", MAX_FRAME_BYTES + 1))
         assert pair.b.refused == ["a frame of 1001 bytes, 1000 are allowed"]
         # The Hello was valid, so b knows which process called, and now reports it as ended.
         assert pair.b.lost == ["raw"]
@@ -265,7 +267,7 @@ def test_listener_refuses_a_frame_over_the_limit_and_goes_on() -> None:
 
 
 def test_listener_closes_the_connection_of_a_silent_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A caller that never speaks must not occupy a socket of the node for ever.
+    """A caller that sends nothing must not occupy a socket of the node for ever.
 
     The timeout for the Hello is 10 ms here.
     """

@@ -86,8 +86,8 @@ def test_a_late_node_is_started_by_the_run() -> None:
 def test_every_node_has_a_state_in_the_status() -> None:
     """The status has the state of every node, even of dead ones.
 
-    Groups and members are in the status only if their node can report them: it is up and not
-    paused.
+    Groups and members are in the status only if their node can report them. A node that is down or
+    paused cannot.
     """
     run = Run(broker=SlowToStop)
     runtime = run.runtime
@@ -135,8 +135,11 @@ def test_every_node_has_a_state_in_the_status() -> None:
         (lambda runtime: runtime.shut_down(OTHER), "broker-1 is down and cannot be shut down"),
         (lambda runtime: runtime.power_loss(OTHER), "broker-1 is down already"),
         (lambda runtime: runtime.pause(CONSUMER), "consumer-0 is paused and cannot be paused"),
-        (lambda runtime: runtime.shut_down(CONSUMER), "consumer-0 is paused and cannot be shut"),
-        (lambda runtime: runtime.restart(CONSUMER), "consumer-0 is paused and cannot be rest"),
+        (
+            lambda runtime: runtime.shut_down(CONSUMER),
+            "consumer-0 is paused and cannot be shut down",
+        ),
+        (lambda runtime: runtime.restart(CONSUMER), "consumer-0 is paused and cannot be restarted"),
         (lambda runtime: runtime.pause(NodeName("broker-9")), "no node broker-9"),
         (lambda runtime: runtime.reset_links((NodeName("x"),), (BROKER,)), "no node x"),
     ],
@@ -168,7 +171,7 @@ def test_a_power_loss_loses_unflushed_data_and_a_crash_does_not() -> None:
     """
     run = Run(broker=SlowToStop)
     runtime = run.runtime
-    batches_after_restart: dict[NodeName, int] = {}
+    batches_after_restart: dict[NodeName, int] = {}  # broker -> number of batches on its disk
 
     async def main() -> None:
         await runtime.sleep(2 * SECOND_US)
@@ -257,10 +260,10 @@ def test_a_shutdown_takes_its_time_and_peers_learn_of_its_end_at_once() -> None:
     assert min(row.time_us for row in failed) < 1_500 * MS + 10 * MS
 
 
-def test_a_node_that_dies_during_its_shutdown_is_dead() -> None:
+def test_a_shutdown_that_a_crash_has_ended_does_not_stop_the_restarted_node() -> None:
     """The broker crashes during its shutdown, and restarts.
 
-    The old shutdown would have ended after 0.5 s. This must not stop the restarted broker.
+    The old shutdown would have ended after 0.5 s. Its timer must not stop the restarted broker.
     """
     run = Run(broker=SlowToStop)
 
@@ -490,7 +493,8 @@ def test_a_run_may_end_after_any_fault(recwarn: pytest.WarningsRecorder) -> None
     run.runtime.run(run.runtime.sleep(60 * SECOND_US))
     run.runtime.run(run.runtime.stop())
     assert len(run.rows) == rows_at_the_end
-    assert not list(recwarn)  # such as a warning about a coroutine that was never awaited
+    # Python would warn, for example, about a coroutine that was never awaited.
+    assert not list(recwarn)
 
 
 def test_a_seed_with_every_fault_gives_one_trace() -> None:
@@ -582,7 +586,7 @@ def test_leaders_move_and_come_back_through_the_clusters_own_network() -> None:
 
         await runtime.restart(NodeName(f"broker-{new_leader}"))
         await runtime.sleep(5 * SECOND_US)
-        await runtime.ask_as_admin(elect_preferred_leaders, None)
+        await runtime.ask_as_admin(elect_preferred_leaders, None)  # None stands for all partitions
         assert await leader() == new_leader
 
     rows = real_run(main)

@@ -40,6 +40,8 @@ from tests.support.builders.link_frames import A, B, C, rule
 from tests.support.harness.virtual_hosts import HostLab
 
 NODES = (A, B, C)
+PAIRS = ((A, B), (B, A), (A, C), (C, B))
+"""The pairs of nodes between which connections, rules and resets are drawn."""
 PURPOSES = ("coordinator", "client")
 SETUP_US = 20_000
 """Timeout for opening a connection."""
@@ -120,6 +122,7 @@ class SentRequest:
     """A request with its outcomes, such as "answered", and the number of times it was served."""
 
     number: int
+    """The index of the request in `World.requests`."""
     connection: Connection
     outcomes: list[str] = field(default_factory=list)
     served: int = 0
@@ -249,6 +252,7 @@ class World:
 
 
 def _name_of(request: AnyRequest) -> str:
+    """Return the name that `World.send` has given to a request."""
     if isinstance(request, FindCoordinatorRequest):
         return request.coordinator_keys[0]
     assert isinstance(request, MetadataRequest)
@@ -273,9 +277,9 @@ def _outcome_name(outcome: AnyResponse | Disconnected | RequestTimedOut, name: s
 
 
 # Strategies of Hypothesis, which draw the steps. If an alternative stands twice in a list, it is
-# drawn twice as often as the others.
+# drawn twice as often as the others. `()` in place of purposes or APIs stands for all of them.
 NODE = st.sampled_from(NODES)
-PAIR = st.sampled_from(((A, B), (B, A), (A, C), (C, B)))
+PAIR = st.sampled_from(PAIRS)
 RULES = st.builds(
     lambda effect, pair, both_ways, purposes, apis, number: rule(
         effect,
@@ -285,6 +289,7 @@ RULES = st.builds(
         apis=apis,
         rule_id=f"r{number}",
     ),
+    # The arguments of the lambda, in its order.
     st.sampled_from((Cut(), Clog(), Slow(delay_us=300, jitter_us=3_000))),
     PAIR,
     st.booleans(),
@@ -293,7 +298,7 @@ RULES = st.builds(
     st.integers(0, 3),
 )
 RULE_LISTS = st.lists(RULES, max_size=2, unique_by=lambda r: r.rule_id).map(tuple)
-SENDS = st.builds(Send, st.integers(0, 7), st.booleans(), st.booleans())
+SENDS = st.builds(Send, connection=st.integers(0, 7), finds=st.booleans(), parked=st.booleans())
 STEPS = st.lists(
     st.one_of(
         SENDS,
@@ -323,8 +328,8 @@ def play(steps: list[Step]) -> World:
     """Carry out the steps, heal all faults, and wait until every request has an outcome."""
     world = World()
     # Some connections exist from the start, so that a short list of steps has an effect, too.
-    for pair in ((A, B), (B, A), (A, C), (C, B)):
-        world.connect(*pair, PURPOSES[0])
+    for node, peer in PAIRS:
+        world.connect(node, peer, PURPOSES[0])
     for step in steps:
         match step:
             case Connect():

@@ -11,9 +11,13 @@ request, a response, a close and a reset. A rule holds frames back, delays them 
 - `LoseResponses` loses a response together with its connection.
 
 Both nodes run in virtual time. A frame takes LATENCY_US in each direction, so
-`run_for(2 * LATENCY_US)` is a round trip. The client sends heartbeats, and a test recognises each
-one by its group. The server answers each heartbeat at once, except those of `parked_groups`, whose
-answers wait until the test calls `release()`.
+`run_for(2 * LATENCY_US)` is a round trip. `run_for(0)` carries out what is due at the present
+instant. The client sends heartbeats, and a test recognises each one by its group. The server
+answers each heartbeat at once, except those of `parked_groups`, whose answers wait until the test
+calls `release()`.
+
+`host.reset_links(peers, purposes)` ends the host's connections with these peers, and returns a
+CloseFrame for each of them. Without purposes it ends the connections of all purposes.
 """
 
 import pytest
@@ -112,7 +116,7 @@ class World:
 
 
 def test_a_cut_is_silent_and_at_healing_all_frames_arrive_in_order() -> None:
-    """Neither end of a connection is told of a cut; only a timeout would show it.
+    """Neither end of a connection learns of a cut. Only a timeout would show the cut.
 
     When the cut begins, the request "parked" waits at the server, and "in flight" is on its way.
     The client sends "a" and "b" during the cut.
@@ -192,7 +196,7 @@ def test_a_new_connection_hangs_in_a_cut_until_its_setup_timeout() -> None:
 
 
 def test_a_cut_of_the_way_back_holds_the_answers_of_served_requests() -> None:
-    """Requests still arrive and are served, but the client does not learn that they were."""
+    """Requests still arrive and are served, but the client gets no answer before the healing."""
     world = World()
     lab, client = world.lab, world.client
     lab.set_rules(to_client(Cut()))
@@ -264,7 +268,7 @@ def test_a_restarted_server_never_gets_the_held_frames_of_its_former_life() -> N
 
 
 def test_a_request_to_a_process_whose_death_was_not_reported_is_answered_by_a_reset() -> None:
-    """A client that was not told of the death still uses the connection.
+    """A client that has not learned of the death still uses the connection.
 
     The machine of the dead process knows no such connection, and answers with a reset.
     """
@@ -352,7 +356,7 @@ def test_a_rule_for_an_api_selects_its_answers_on_the_way_back() -> None:
 
 
 def test_a_rule_for_a_purpose_spares_other_connections() -> None:
-    """A connection is opened for a purpose, such as fetching. Both ends know it."""
+    """A connection is opened for a purpose, such as fetching. Both ends know the purpose."""
     world = World()
     lab, client = world.lab, world.client
     fetch = client.connect("fetch")

@@ -173,10 +173,10 @@ def test_a_crashed_task_runs_no_cleanup_and_leaves_no_warning(
 
 
 def test_a_timer_due_at_the_instant_of_the_crash_does_not_wake_its_task() -> None:
-    """Three events are due at 100 us: the crash of a node, the end of a sleep, and a timer.
+    """Three events are due at 100 us: the crash of a node, the end of its sleep, and a timer.
 
-    The crash comes first, so the sleeping task of this node does not wake. The timer belongs to
-    another node, and fires.
+    The crash comes first, so the sleeping task of the crashed node does not wake. The timer belongs
+    to another node, and fires.
     """
     lab = HostLab()
     host = lab.host("victim")
@@ -283,7 +283,7 @@ def test_an_observer_may_kill_the_node_that_wrote_a_row() -> None:
 class WritesAfterDeath(FakeConsumer):
     """A consumer that appends to its disk once before and once after it is killed.
 
-    The second append is in the `finally` block of the callback in which it is killed.
+    The second append is in the `finally` block of the callback in which the consumer is killed.
     """
 
     def start(self) -> None:
@@ -365,9 +365,9 @@ class FailingCallback(FakeConsumer):
 def test_a_task_or_callback_that_raises_fails_the_run(
     consumer: type[FakeConsumer], failed: str
 ) -> None:
-    """The exception is traced and reported, and `run` raises it at once.
+    """The exception is traced and reported, and `run` raises an error at once.
 
-    Before that, `main` is cancelled and can clean up, which takes 1 us here.
+    Before `run` raises, it cancels `main`, which can clean up. The cleanup takes 1 us here.
     """
     run = Run(consumer)
     seen: list[str] = []
@@ -390,7 +390,7 @@ def test_a_task_or_callback_that_raises_fails_the_run(
 
 
 def test_a_node_that_cannot_start_stops_the_others() -> None:
-    """The nodes that have started already are stopped, so that none is left behind."""
+    """If one node cannot start, the nodes that have started already are stopped."""
 
     class Unstartable(FakeConsumer):
         def start(self) -> None:
@@ -461,7 +461,7 @@ def test_the_same_seed_gives_the_same_trace_also_through_the_codec() -> None:
 
 
 def test_message_tracing_does_not_change_a_run() -> None:
-    """Message tracing serves to study a failure, so a failing seed must still fail with it."""
+    """A user repeats a failing seed with message tracing, and the seed must fail again."""
 
     def appends(*, trace_messages: bool) -> list[tuple[int, str]]:
         run = Run(trace_messages=trace_messages)
@@ -674,7 +674,7 @@ def test_random_streams_are_named_and_independent() -> None:
 def test_random_streams_are_the_same_on_every_machine() -> None:
     """A failing run is recorded by its seed, so each seed must give the same numbers for ever.
 
-    So the test compares with a recorded number.
+    Therefore the test compares a drawn number with a recorded one.
     """
     assert stream(7, "link", "broker-0", "consumer-1").randrange(10**9) == 867_259_941
 
@@ -699,8 +699,8 @@ def test_hosts_check_their_answers_where_nodes_check_their_invariants(
 ) -> None:
     """With `invariants_every`, nodes check their own state after this number of events.
 
-    In such a run the hosts also check each answer that they get, with `check_answer`. All hosts are
-    made by one function, so it is enough to look at that of the administrator.
+    In such a run the hosts also check each answer that they get, with `check_answer`. One function
+    makes all hosts, so the test checks only the host of the administrator.
     """
     runtime = VirtualRuntime(
         fake_spec(),

@@ -140,8 +140,8 @@ def test_api_versions_lists_the_offered_ones_and_answers_newer_versions_in_v0(
         assert [(row.api_key, row.min_version, row.max_version) for row in answer.api_keys] == [
             (api.value, offered.oldest, offered.newest) for api, offered in OFFERED.items()
         ]
-        for version in (3, 99):
-            # The broker does not know the body of a newer version, so it does not read it.
+        for version in (3, 99):  # newer than the newest version of the broker, 2
+            # The broker cannot know the body of a newer version, so it does not read the body.
             raw = await connection.ask(API_VERSIONS, version, b"\x00\x05tags?")
             refused = ApiVersionsResponse.decode(raw, version=0)
             assert refused.error_code == UNSUPPORTED_VERSION
@@ -246,7 +246,7 @@ def test_failed_produce_with_acks_0_ends_the_connection(tmp_path: Path) -> None:
 
 
 def test_damaged_batch_and_old_produce_are_refused_and_not_stored(tmp_path: Path) -> None:
-    """The next valid batch has offset 0, so nothing of the refused ones was stored.
+    """The next valid batch has offset 0, so no record of the refused batches was stored.
 
     The broker offers Produce from version 3 on, because older versions have another record format.
     It answers version 2 with UNSUPPORTED_VERSION.
@@ -281,7 +281,7 @@ def test_fetch_session_is_declined_and_an_unknown_one_is_not_found(tmp_path: Pat
 
     A broker may decline to begin a session: it answers with session id 0 and all partitions. Our
     broker always does so. The client asks for a new session with epoch 0, and for a Fetch without
-    a session with epoch -1. If it names a session, the broker does not know it.
+    a session with epoch -1. If the client names a session, the broker does not know the session.
     """
 
     async def story(cluster: ListeningCluster) -> None:
@@ -345,10 +345,8 @@ def test_describe_configs_names_the_source_of_a_value(tmp_path: Path) -> None:
         (result,) = DescribeConfigsResponse.decode(raw, version=1).results
         configs = {item.name: (item.value, item.config_source) for item in result.configs}
         assert configs["min.insync.replicas"] == ("2", from_broker)
-        assert configs["max.message.bytes"] == (
-            "5000",
-            from_broker,
-        )  # the broker's message.max.bytes
+        # The broker has this value in the setting message.max.bytes.
+        assert configs["max.message.bytes"] == ("5000", from_broker)
         assert configs["message.timestamp.type"] == ("CreateTime", kafka_default)
         assert configs["cleanup.policy"] == ("delete", kafka_default)
 
@@ -365,7 +363,7 @@ def test_connection_above_max_connections_waits_for_a_free_place(tmp_path: Path)
         assert await second.is_silent()
         first.close()
         correlation_id, _ = await second.answer()
-        assert correlation_id == 1
+        assert correlation_id == 1  # the default of `send_request`
 
     ListeningCluster(tmp_path, max_connections=1).play(story)
 
@@ -422,7 +420,7 @@ def test_hundreds_of_silent_connections_delay_no_client(tmp_path: Path) -> None:
 def test_crash_ends_connections_and_the_restarted_broker_has_the_same_port(
     tmp_path: Path,
 ) -> None:
-    """Clients know a broker by its address, so it must not change with a restart."""
+    """Clients know a broker by its address, so the address must not change with a restart."""
 
     async def story(cluster: ListeningCluster) -> None:
         connection = await cluster.connect()
@@ -441,7 +439,10 @@ def test_crash_ends_connections_and_the_restarted_broker_has_the_same_port(
 
 
 def test_paused_broker_is_silent_and_answers_after_its_resume(tmp_path: Path) -> None:
-    """During the pause the kernel accepts another connection. Then the broker answers on both."""
+    """During the pause the kernel accepts another connection. After it the broker answers on both.
+
+    A pause stops the broker, but not the kernel of its machine.
+    """
 
     async def story(cluster: ListeningCluster) -> None:
         connection = await cluster.connect()
@@ -520,10 +521,12 @@ def test_reset_of_links_ends_only_the_connections_of_the_named_client(tmp_path: 
 def test_any_bytes_leave_the_broker_serving(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """A broker must survive whatever a client sends.
+    """A broker must survive any bytes of a client.
 
     The test sends 40 pieces. Each one is random bytes, or a valid header with a random body.
     """
+    # A header has 10 bytes after the size: API, version, correlation id 1, and a client id that is
+    # null.
     requests_with_random_bodies = st.builds(
         lambda api, version, body: (
             (10 + len(body)).to_bytes(4, "big")
@@ -537,8 +540,8 @@ def test_any_bytes_leave_the_broker_serving(
         st.integers(0, 12),
         st.binary(max_size=200),
     )
-    piece = st.binary(max_size=100) | requests_with_random_bodies
-    pieces = data.draw(st.lists(piece, min_size=40, max_size=40))
+    any_piece = st.binary(max_size=100) | requests_with_random_bodies
+    pieces = data.draw(st.lists(any_piece, min_size=40, max_size=40))
 
     async def story(cluster: ListeningCluster) -> None:
         for piece in pieces:

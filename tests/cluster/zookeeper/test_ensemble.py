@@ -244,14 +244,14 @@ def test_death_of_a_client_is_noticed_after_four_to_eight_seconds() -> None:
     next tick of 2 s: 6 s + 2 s = 8 s.
     """
     for seed, wait_us in enumerate(range(0, 2 * SECOND, SECOND // 4)):
-
+        # The default keeps the `wait_us` of this round of the loop.
         async def scenario(lab: EnsembleRun, wait_us: int = wait_us) -> None:
             client, witness = lab.client(0), lab.client(1)
             await wait_until_connected(lab, client)
             await wait_until_connected(lab, witness)
             await client.call(CreateRequest(path="/consumers/mine", ephemeral=True))
             await children(witness, "/consumers", watch=True)
-            # `wait_us` shifts the death to another place between two ticks.
+            # With another `wait_us` the death is at another place between two ticks.
             await lab.runtime.sleep(4 * SECOND + wait_us)
             died_us = lab.runtime.now_us()
             await lab.runtime.crash(NodeName("client-0"))
@@ -268,7 +268,7 @@ def test_death_of_a_client_is_noticed_after_four_to_eight_seconds() -> None:
 
 
 def test_clean_close_ends_the_session_at_once() -> None:
-    """A clean `close` ends it at once (ZK-11): the ephemeral nodes of the session are gone."""
+    """A clean `close` ends it at once (ZK-11), and deletes the session's ephemeral nodes."""
 
     async def scenario(lab: EnsembleRun) -> None:
         client, witness = lab.client(0), lab.client(1)
@@ -287,7 +287,8 @@ def test_client_that_is_cut_off_learns_of_its_expiry_only_from_a_server() -> Non
     """A client that is cut off for an hour stays Disconnected (ZK-13).
 
     Three moments differ: the last packet heard, the end of the session, and the moment at which
-    the old owner hears it, here after the cut has ended (ZK-14).
+    the old owner hears it (ZK-14). Here the old owner, `client`, learns of the end of its session
+    only after the cut.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -411,7 +412,7 @@ def test_new_leader_gives_every_session_a_full_timeout() -> None:
         await lab.runtime.crash(NodeName("client-0"))
         await lab.runtime.sleep(3 * SECOND)
         await lab.runtime.crash(leader)
-        await lab.serving(2)  # wait until the survivors have elected a leader
+        await lab.serving(2)  # wait until the two survivors have elected a leader and serve
 
         new_leader_us = lab.runtime.now_us()
         witness = lab.client(1, survivors)

@@ -41,6 +41,8 @@ from tests.support.harness.virtual_hosts import HostLab
 ME = BrokerId(0)
 """The broker with the queue of tasks."""
 REPLICAS = (BrokerId(0), BrokerId(1))
+OFFSETS_PARTITIONS = 3
+"""The number of partitions of `__consumer_offsets`."""
 # The kinds of recorded events that are about a task of the queue.
 TASK_KINDS = (
     TraceKind.LOAD_STARTED,
@@ -56,8 +58,9 @@ class TaskLab:
     """The task queue of broker 0. A test says which offsets partitions the broker leads.
 
     With `late_notices_us`, each task is added three more times, within this time after its first
-    addition. `java` are switches for the behaviour of the Java coordinator. `check_interval_ms` is
-    the time between two expiries of offsets.
+    addition. `java` are switches for the behaviour of the Java coordinator. `load_buffer` is the
+    number of bytes that a load reads at once. `costs` says how long a load takes.
+    `check_interval_ms` is the time between two expiries of offsets.
 
     A test that waits until all loads have ended calls `run_for(1_000_000)`, a second of virtual
     time.
@@ -86,7 +89,7 @@ class TaskLab:
         )
         host = self.hosts.host("broker-0")
         identity = BrokerIdentity(broker_id=ME)
-        cache = MetadataCache(num_offsets_partitions=3)
+        cache = MetadataCache(num_offsets_partitions=OFFSETS_PARTITIONS)
         replicas = ReplicaManager(
             host,
             identity,
@@ -98,7 +101,7 @@ class TaskLab:
             config=self.cluster.broker_config,
             guards=self.cluster.guards,
             java=self.cluster.java,
-            num_offsets_partitions=3,
+            num_offsets_partitions=OFFSETS_PARTITIONS,
             new_uuid=lambda: "uuid",
         )
         coordination = GroupCoordination(host, self.cluster, replicas, cache, self.coordinator)
@@ -126,7 +129,7 @@ class TaskLab:
                 commit_records=commit_records,
                 records_per_batch=records_per_batch,
             )
-            for batch in preloaded_batches(spec, 3):
+            for batch in preloaded_batches(spec, OFFSETS_PARTITIONS):
                 storage.append(batch)
             if last:
                 storage.append(build_batch(last, base_offset=commit_records, leader_epoch=0))

@@ -135,9 +135,9 @@ def test_join_group_error_is_retried_as_in_the_table(
 ) -> None:
     """After each of these errors the member joins again.
 
-    Kafka's table (BEHAVIOUR 7.3) says which errors cost the member its id, and which errors make it
-    look for its coordinator. The second JoinGroup gets the error. The third JoinGroup shows whether
-    the member still has its id.
+    Kafka's table (BEHAVIOUR 7.3) says after which errors the member loses its id, and after which
+    errors it looks for its coordinator. The second JoinGroup gets the error. The third JoinGroup
+    shows whether the member still has its id.
     """
     lab = make_lab(1)
     broker = lab.brokers[0]
@@ -193,7 +193,7 @@ def test_join_group_after_a_lost_connection_keeps_the_member_id(make_lab: LabMak
     lab = make_lab(2)
     with_id = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-7")
     lab.brokers[0].answer(JoinGroupRequest, with_id, None)
-    lab.leader = 1  # broker 0 will die, and must not be needed for the partitions
+    lab.leader = 1  # broker 0 will die, so another broker must lead the partitions
     lab.consumer()
     lab.run_for(SECOND)
     lab.coordinator = 1

@@ -267,6 +267,7 @@ def test_offsets_are_read_before_the_claim() -> None:
     ]
     share = 4  # the newcomer gets half of the 8 partitions
     # Its last four creates are the claims. The requests before them must read the four offsets.
+    # `sent` is searched from its end for the last Create.
     after_last_create = len(sent) - sent[::-1].index("Create")
     first_claim = after_last_create - share
     assert sent[first_claim:after_last_create] == ["Create"] * share
@@ -303,7 +304,7 @@ def test_notifications_during_a_rebalance_cause_one_further_rebalance() -> None:
         )
         if detail_of(row)["attempt"] == 0  # the first attempt of a rebalance
     ]
-    assert 1 < len(rebalances) < 4
+    assert 1 < len(rebalances) < 4  # fewer rebalances than joins
     assert len(notifications) >= len(rebalances)
 
 
@@ -334,6 +335,7 @@ def test_owner_that_never_releases_makes_a_starting_newcomer_give_up() -> None:
 
     ((at_us, detail),) = gave_up
     assert detail == {"attempts": 4, "during": "starting"}
+    # The back-offs take 4 * 2 s, and the attempts less than a second.
     assert 8 * SECOND <= at_us - lab.change_began_us <= 9 * SECOND
     # The program closed its connector and opened another one, so there are two consumer ids.
     consumer_ids = {
@@ -388,8 +390,8 @@ def test_claim_is_exclusive_during_the_session_of_its_holder() -> None:
         if path.count("/") < 5:
             continue  # /consumers/g/owners/t0 is only the parent of a topic's claims
         if detail["op"] == "create":
-            # Nobody else may own the partition. Only the claims of the crashed member are still in
-            # `owners`: they ended with its session, without a delete.
+            # No other member may own the partition. Only the claims of the crashed member are still
+            # in `owners`: these claims ended with its session, without a delete.
             assert path not in owners or member_name(0) in owners[path]
             owners[path] = detail["data"]
         else:
@@ -644,8 +646,8 @@ def test_sync_time_is_only_the_default_of_the_back_off() -> None:
         await lab.runtime.start_node(member_name(1))
         await lab.runtime.sleep(5 * SECOND)
 
-    # There are three servers, because `sync` makes sense only then: it brings a server that lags
-    # behind the others up to date. It is not among the requests below.
+    # `sync` brings a server that lags behind the others up to date, so there are three servers
+    # here. The members must send no `sync`.
     lab = GroupLab(members=2, partitions=4, late_from=1, servers=3).run(scenario)
     sent_by_members = {
         str(row.api)
