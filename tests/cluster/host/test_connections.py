@@ -58,7 +58,7 @@ class Outcomes:
 
 
 def connect(client: VirtualHost) -> Connection:
-    """Begin to open a connection to the server."""
+    """Begin to open a connection to the server, with the purpose "coordinator"."""
     return client.connect(SERVER, "coordinator", setup_timeout_us=SETUP_US)
 
 
@@ -127,7 +127,7 @@ def test_an_open_to_a_node_that_does_not_serve_is_refused() -> None:
     lab.run_for(HANDSHAKE_US)
     assert connection.is_closed
     assert outcomes.seen == [("g", "Disconnected")]
-    assert lab.kinds(SERVER) == ["connection_refused"]
+    assert lab.kinds(SERVER) == ["connection_refused"]  # the only row that the server has written
 
 
 @pytest.mark.parametrize("name", ["broker-0", "no-such-host"])

@@ -37,6 +37,12 @@ def samples(node: str, name: str) -> list[tuple[int, float]]:
     return [(time_us, values[name]) for time_us, values in samples_of_node if name in values]
 
 
+def first_value(node: str, name: str) -> float:
+    """Return the value in the first sample of a node's metric."""
+    _time_us, value = samples(node, name)[0]
+    return value
+
+
 @pytest.mark.parametrize(
     ("interval_us", "expected"), [(400, [(400, '{"a":1}'), (800, '{"a":2}')]), (0, [])]
 )
@@ -56,8 +62,8 @@ def test_controller_counts_the_fenced_brokers() -> None:
     """A broker is fenced (counted as dead) while it is down.
 
     FencedBrokerCount is the number of fenced brokers. It is 1 while the killed broker is down, and
-    0 at the end. LeaderElectionRateAndTimeMs counts how often a broker was fenced or unfenced. This
-    happens five times: three brokers are unfenced at the start, and one of them is fenced after its
+    0 at the end. In spite of its name, LeaderElectionRateAndTimeMs counts fencings and unfencings.
+    There are five: three brokers are unfenced at the start, and one of them is fenced after its
     crash and unfenced after its restart.
     """
     rows = crash_run().rows
@@ -73,7 +79,10 @@ def test_controller_counts_the_fenced_brokers() -> None:
     kinds = (TraceKind.BROKER_FENCED, TraceKind.BROKER_UNFENCED)
     assert changes == 5
     assert sum(row.kind in kinds and row.time_us <= last_sample_us for row in rows) == 5
-    assert samples("controller-100", "UncleanLeaderElectionsPerSec.Count")[-1][1] == 0
+    _time_us, unclean_elections = samples("controller-100", "UncleanLeaderElectionsPerSec.Count")[
+        -1
+    ]
+    assert unclean_elections == 0
 
 
 @pytest.mark.slow
@@ -84,8 +93,8 @@ def test_leaders_of_all_brokers_are_all_partitions() -> None:
     When one of them has crashed, some partitions are under-replicated, which means that they lack a
     replica.
     """
-    leaders = [samples(broker, "LeaderCount")[0][1] for broker in BROKERS]
-    replicas = [samples(broker, "PartitionCount")[0][1] for broker in BROKERS]
+    leaders = [first_value(broker, "LeaderCount") for broker in BROKERS]
+    replicas = [first_value(broker, "PartitionCount") for broker in BROKERS]
     assert sum(leaders) > 0
     assert sum(replicas) == 3 * sum(leaders)
 

@@ -382,7 +382,7 @@ def test_process_has_ended_after_a_shutdown_and_after_a_kill(story: Story) -> No
     killed = [row for row in story.rows if row.kind == TraceKind.NODE_KILLED]
     assert [(row.peer, row.cause) for row in killed] == [
         (BROKERS[0], "power loss"),
-        (BROKERS[1], None),
+        (BROKERS[1], None),  # by `crash`
     ]
 
 
@@ -442,4 +442,4 @@ def test_exception_in_the_middle_leaves_no_process(story: Story) -> None:
     assert len(story.running_at_the_end) == 6
     assert [process for process in story.running_at_the_end if is_alive(process)] == []
     assert story.runtime.failures() == ()
-    assert story.runtime.losses == ()
+    assert story.runtime.losses == ()  # no part of the trace is missing

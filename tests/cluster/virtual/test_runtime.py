@@ -39,6 +39,8 @@ BROKER = NodeName("broker-0")
 CONSUMER = NodeName("consumer-0")
 WORK_OF_A_SECOND = 10
 """A fake node that runs for a second writes more than this number of rows, and of batches."""
+PURPOSE = "x"
+"""The purpose of the connections that the tests open. The value does not matter."""
 BATCH = RecordBatch(
     base_offset=0, partition_leader_epoch=0, last_offset_delta=0, max_timestamp_ms=0, records=b""
 )
@@ -206,7 +208,7 @@ def test_a_callback_in_which_its_node_crashes_can_no_longer_act() -> None:
     lab = HostLab()
     EchoServer(lab.host("broker-0"))
     host = lab.host("victim")
-    connection = host.connect(BROKER, "x", setup_timeout_us=10 * MS)
+    connection = host.connect(BROKER, PURPOSE, setup_timeout_us=10 * MS)
     event = asyncio.Event()
     seen: list[str] = []
 
@@ -224,7 +226,7 @@ def test_a_callback_in_which_its_node_crashes_can_no_longer_act() -> None:
             lambda: host.after(1, lambda: None),
             lambda: host.trace(TraceEvent(kind=TraceKind.RUN_STAGE)),
             lambda: host.log("x"),
-            lambda: host.connect(BROKER, "x", setup_timeout_us=1),
+            lambda: host.connect(BROKER, PURPOSE, setup_timeout_us=1),
             lambda: host.serve(lambda _request: None),
             lambda: host.spawn(forever(), name="late"),
             lambda: connection.send(heartbeat(), timeout_us=1, on_response=lambda _o: None),
@@ -514,6 +516,7 @@ def test_a_link_is_fifo_and_its_latencies_follow_the_model() -> None:
     the order of its frames (first in, first out), so a late frame delays later ones.
     """
     model = LinkModel(base_us=100, jitter_us=50, tail_us=1_000, tail_one_in=10)
+    # `stream(seed, label)` is a source of random numbers that follow from the seed and the label.
     link = Link(model, stream(3, "link"), cross_rack=False)
     # There are 5,000 frames. They are so far apart that no frame delays the next.
     latencies = [link.draw_arrival_us(now_us) - now_us for now_us in range(0, 50_000_000, 10_000)]
@@ -556,7 +559,8 @@ def test_frames_of_one_link_never_overtake_each_other() -> None:
     """Requests sent in a burst arrive in the order in which they were sent."""
     lab = HostLab(LinkModel(base_us=10, jitter_us=500, tail_us=5_000, tail_one_in=3))
     server = EchoServer(lab.host(BROKER))
-    connection: Connection = lab.host("client").connect(BROKER, "x", setup_timeout_us=SECOND_US)
+    client = lab.host("client")
+    connection: Connection = client.connect(BROKER, PURPOSE, setup_timeout_us=SECOND_US)
     for i in range(200):
         connection.send(heartbeat(str(i)), timeout_us=SECOND_US, on_response=lambda _outcome: None)
     lab.run_for(SECOND_US // 2)
@@ -574,7 +578,7 @@ def test_frames_of_a_node_that_died_still_arrive() -> None:
     client = lab.host("client")
 
     async def main() -> str:
-        connection = client.connect(BROKER, "x", setup_timeout_us=SECOND_US)
+        connection = client.connect(BROKER, PURPOSE, setup_timeout_us=SECOND_US)
         # The broker answers after three latencies: the open, its acceptance, and the request.
         lab.loop.post_at(3 * LATENCY_US + 1, host.crash)
         answer = await connection.call(heartbeat(), timeout_us=SECOND_US)

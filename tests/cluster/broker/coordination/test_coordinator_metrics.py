@@ -126,6 +126,7 @@ def test_load_time_includes_the_wait_and_is_missing_before_the_first_load() -> N
     run = crash_run()
     loads = [row for row in run.rows if row.kind == TraceKind.LOAD_COMPLETED]
     group_loaded = first_group_row(run, TraceKind.GROUP_LOADED)
+    # The load of the group's partition by the next coordinator.
     (load,) = [
         row
         for row in loads
@@ -150,6 +151,7 @@ def test_load_time_includes_the_wait_and_is_missing_before_the_first_load() -> N
     assert sample["partition-load-time-max"] >= took_ms
     assert sample["partition-load-time-avg"] <= sample["partition-load-time-max"]
 
+    # The coordinator of a CoordinatorHarness has no cluster, and its metrics have timed no load.
     metrics_without_loads = CoordinatorMetrics(
         HostLab().host("broker-0"), CoordinatorHarness().coordinator, interval_us=0
     )

@@ -48,8 +48,8 @@ from protocol.messages.group import (
 from protocol.messages.offset import OffsetCommitRequest
 from tests.support.harness.scripted_broker import MS, SECOND, LabMaker, member_status
 
-# After a fatal error the consumer does not retry. The application gets the error, and closes the
-# consumer.
+# The errors of a JoinGroup or a SyncGroup that are fatal: the consumer does not retry. The
+# application gets the error, and closes the consumer.
 JOIN_FATAL = [
     ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
@@ -339,11 +339,12 @@ def test_leader_that_sees_new_partitions_rejoins_and_assigns_them(make_lab: LabM
     lab.partitions = 3
     lab.run_for(3 * SECOND)
     assert [str(partition) for partition in member_status(node).assigned] == ["t-0", "t-1", "t-2"]
+    # The reasons for which the member began to join again.
     causes = [row.cause_text for row in lab.of_kind("member_state") if row.cause == "rebalance"]
     assert "cached metadata has changed" in causes
     lab.run_for(3 * SECOND)
     # There were two assignments: the first one, and the one with the new partition. The leader does
-    # not join a third time, because it has assigned all partitions that it knows.
+    # not rejoin once more, because it has assigned all partitions that it knows.
     assert len(lab.of_kind("partitions_assigned")) == 2
 
 

@@ -70,7 +70,7 @@ def test_commit_carries_generation_and_every_position(make_lab: LabMaker) -> Non
     node = lab.consumer()
     lab.run_for(SECOND)
     assert lab.committed == {0: 4, 1: 4}
-    rows = lab.of_kind("offsets_committed")[-2:]
+    rows = lab.of_kind("offsets_committed")[-2:]  # the rows of the last commit
     assert [(row.partition, row.offset, row.peer, row.member, row.generation) for row in rows] == [
         ("t-0", 4, "broker-0", "m-1", 1),
         ("t-1", 4, "broker-0", "m-1", 1),
@@ -91,6 +91,7 @@ def test_commits_carry_the_texts_of_the_application_in_turn(make_lab: LabMaker) 
     lab.run_for(SECOND)
     lab.brokers[0].answer(OffsetCommitRequest, commit_error(ErrorCode.OFFSET_METADATA_TOO_LARGE))
     lab.run_for(SECOND)
+    # The texts of each commit, as a set: all partitions of a commit have the same text.
     texts = [
         {partition.committed_metadata for topic in request.topics for partition in topic.partitions}
         for request in lab.brokers[0].of_type(OffsetCommitRequest)
@@ -166,7 +167,7 @@ def test_commit_with_a_retriable_error_fails_once_and_the_next_one_succeeds(
         (ErrorCode.UNKNOWN_MEMBER_ID, "", "partitions_lost"),
     ],
 )
-def test_commit_that_is_fenced_makes_the_member_rejoin(
+def test_commit_error_about_the_membership_makes_the_member_rejoin(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, end_of_ownership: str
 ) -> None:
     """The member joins again with its id m-1. After UNKNOWN_MEMBER_ID it has no id (CL-19)."""
