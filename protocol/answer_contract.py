@@ -21,7 +21,10 @@ from protocol.errors import ErrorCode, InvariantViolation
 from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE
 from protocol.messages.admin import (
     AlterPartitionReassignmentsRequest,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
     DeleteTopicsRequest,
+    DescribeConfigsRequest,
     ElectLeadersRequest,
     ElectLeadersResponse,
 )
@@ -55,6 +58,7 @@ from protocol.messages.log import (
     FetchRequest,
     FetchResponse,
     ListOffsetsRequest,
+    OffsetForLeaderEpochRequest,
     PartitionData,
     ProduceRequest,
     ProduceResponse,
@@ -122,6 +126,11 @@ _NAMED: dict[type, tuple[_Path, _Path]] = {
         ("responses", "name", "partitions", "partition_index"),
     ),
     DeleteTopicsRequest: (("topic_names", None), ("responses", "name")),
+    DescribeConfigsRequest: (("resources", "resource_name"), ("results", "resource_name")),
+    OffsetForLeaderEpochRequest: (
+        ("topics", "topic", "partitions", "partition"),
+        ("topics", "topic", "partitions", "partition"),
+    ),
     DescribeGroupsRequest: (("groups", None), ("groups", "group_id")),
     DeleteGroupsRequest: (("groups_names", None), ("results", "group_id")),
     OffsetFetchRequest: (("groups", "group_id"), ("groups", "group_id")),
@@ -442,6 +451,17 @@ def _elected(request: ElectLeadersRequest, response: ElectLeadersResponse) -> It
         yield f"expected an answer about each of {sorted(asked, key=repr)}"
 
 
+def _topics_created(request: CreateTopicsRequest, response: CreateTopicsResponse) -> Iterator[str]:
+    """Yield a problem if the answer does not have each requested topic once.
+
+    A topic that the request names twice is refused, by one entry of the answer.
+    """
+    requested = sorted({topic.name for topic in request.topics})
+    answered = sorted(topic.name for topic in response.topics)
+    if requested != answered:
+        yield f"expected an answer about each of {requested} once, got {answered}"
+
+
 _CHECKS: dict[type, Callable[[Any, Any], Iterator[str]]] = {
     ProduceRequest: _produced,
     FetchRequest: _fetched,
@@ -454,4 +474,5 @@ _CHECKS: dict[type, Callable[[Any, Any], Iterator[str]]] = {
     MetadataRequest: _described,
     OffsetFetchRequest: _offsets_fetched,
     ElectLeadersRequest: _elected,
+    CreateTopicsRequest: _topics_created,
 }

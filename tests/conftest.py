@@ -45,6 +45,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write expected texts anew")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let no Hypothesis test fail because the machine is slow.
+
+    The option `--hypothesis-profile` and Hypothesis's own profile for CI go first.
+    """
+    from hypothesis import HealthCheck, settings
+
+    if "CI" in os.environ or config.getoption("--hypothesis-profile", None) is not None:
+        return
+    settings.register_profile(
+        "coordlab", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("coordlab")
+
+
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect the stories of a transcript: a text of commands with their expected output."""
     if file_path.suffix != ".txt" or file_path.parent.name != "scenarios":

@@ -33,6 +33,7 @@ from cluster.virtual.loop import Deadlock, VirtualLoop
 from cluster.virtual.metrics_checks import METRICS_CHECK_KINDS, MetricsChecks
 from cluster.virtual.network import VirtualNetwork
 from cluster.virtual.replica_checks import CHECKED_ROWS, ReplicaChecks
+from cluster.virtual.role_checks import ROLE_KINDS, RoleChecks
 from cluster.virtual.starts import draw_starts, draw_wait_us
 from cluster.virtual.task_checks import TASK_KINDS, TaskChecks
 from cluster.virtual.tripwires import tripwires
@@ -103,6 +104,7 @@ class VirtualRuntime(VirtualLives, Runtime):
         )
         self._metrics_checks = MetricsChecks()
         self._task_checks = TaskChecks()
+        self._role_checks = RoleChecks(self._lives)
         self._invariants_every = invariants_every or 0
         self._nodes_due_at = self._invariants_every
         """The nodes check themselves next when `events_run` has reached this number."""
@@ -263,6 +265,8 @@ class VirtualRuntime(VirtualLives, Runtime):
             self._metrics_checks.observe(row)
         if row.kind in TASK_KINDS:
             self._task_checks.observe(row)
+        if row.kind in ROLE_KINDS:
+            self._role_checks.observe(row)
 
     def _check_answer(self, node: NodeName, request: AnyRequest, response: AnyResponse) -> None:
         """Check an answer of a node before it leaves. Raises: InvariantViolation."""

@@ -26,9 +26,17 @@ from protocol.errors import ErrorCode, InvariantViolation
 from protocol.messages.admin import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
     ElectLeadersRequest,
     ElectLeadersResponse,
     ElectLeadersTopic,
@@ -80,6 +88,12 @@ from protocol.messages.log import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderPartitionResult,
+    OffsetForLeaderTopic,
+    OffsetForLeaderTopicResult,
     PartitionData,
     PartitionProduceData,
     PartitionProduceResponse,
@@ -449,6 +463,52 @@ def _altered(
     )
 
 
+_CREATE = CreateTopicsRequest(
+    topics=tuple(
+        CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+        for name in ("a", "b", "b")
+    ),
+    timeout_ms=1_000,
+)
+"""A request that names topic b twice. The answer has one entry, the refusal, for b."""
+
+
+def _created(*names: str) -> CreateTopicsResponse:
+    """Return the answer about these topics."""
+    return CreateTopicsResponse(topics=tuple(CreatableTopicResult(name=name) for name in names))
+
+
+_OFFSETS_OF_EPOCHS = OffsetForLeaderEpochRequest(
+    topics=(
+        OffsetForLeaderTopic(
+            topic="orders", partitions=(OffsetForLeaderPartition(partition=0, leader_epoch=3),)
+        ),
+    )
+)
+
+
+def _ends_of_epochs(partition: int) -> OffsetForLeaderEpochResponse:
+    """Return the answer about one partition of orders."""
+    result = OffsetForLeaderPartitionResult(partition=partition, leader_epoch=3, end_offset=9)
+    return OffsetForLeaderEpochResponse(
+        topics=(OffsetForLeaderTopicResult(topic="orders", partitions=(result,)),)
+    )
+
+
+_TOPIC_RESOURCE = 2
+"""Kafka's number for resources that are topics."""
+_CONFIGS = DescribeConfigsRequest(
+    resources=(DescribeConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name="orders"),)
+)
+
+
+def _configs(name: str) -> DescribeConfigsResponse:
+    """Return the answer about the settings of one topic."""
+    return DescribeConfigsResponse(
+        results=(DescribeConfigsResult(resource_type=_TOPIC_RESOURCE, resource_name=name),)
+    )
+
+
 @pytest.mark.parametrize(
     ("request_", "response"),
     [
@@ -481,6 +541,9 @@ def _altered(
             DeleteTopicsRequest(topic_names=("a",)),
             DeleteTopicsResponse(responses=(DeletableTopicResult(name="a"),)),
         ),
+        (_CREATE, _created("a", "b")),
+        (_OFFSETS_OF_EPOCHS, _ends_of_epochs(0)),
+        (_CONFIGS, _configs("orders")),
         (_METADATA, _metadata(leader=0)),
         (MetadataRequest(), _metadata(leader=0)),
         (_FIND, _found(node_id=2)),
@@ -553,6 +616,10 @@ def test_answer_that_fits_is_accepted(request_: AnyRequest, response: AnyRespons
             DeleteGroupsResponse(results=(DeletableGroupResult(group_id="b"),)),
             r"\('a',\)",
         ),
+        (_CREATE, _created("a"), r"each of \['a', 'b'\] once, got \['a'\]"),
+        (_CREATE, _created("a", "b", "b"), r"got \['a', 'b', 'b'\]"),
+        (_OFFSETS_OF_EPOCHS, _ends_of_epochs(1), r"none about \[\('orders', 0\)\]"),
+        (_CONFIGS, _configs("0"), r"none about \[\('orders',\)\]"),
         # Broker 0 is the only replica.
         (_METADATA, _metadata(leader=3), "led by 3"),
         (_METADATA, _metadata(leader=0, isr=(0, 1)), "none of its replicas"),

@@ -31,7 +31,7 @@ from partition_log.replica import Partition
 from partition_log.transaction_index import TransactionIndex
 from protocol.config import JavaSwitches
 from protocol.effects import Result
-from protocol.ids import BrokerId, offsets_partition
+from protocol.ids import BrokerId, TopicPartition, offsets_partition
 from protocol.records.batch import Record
 from protocol.trace import TraceKind, TraceRow
 from tests.support.harness.brokers import broker_cluster
@@ -453,11 +453,15 @@ def test_load_of_an_owned_partition_is_ignored() -> None:
 
 
 def test_data_partitions_are_not_loaded() -> None:
-    """A change of metadata without an offsets partition adds no task to the queue."""
+    """A change of metadata about a topic of users adds no task to the queue."""
     lab = TaskLab()
-    lab.tasks.leadership_changed(LocalLeadership(became_leader=(), became_follower=()))
+    orders_0 = TopicPartition("orders", 0)
+    replica = Partition(orders_0, ME, PartitionLog(orders_0, MemoryLogStorage()), ReplicaConfig())
+    lab.tasks.leadership_changed(
+        LocalLeadership(became_leader=(replica,), became_follower=(replica,), deleted=(orders_0,))
+    )
     lab.run_for(10_000)
-    assert lab.task_events() == []
+    assert [row.kind for row in lab.hosts.rows if row.kind.endswith("_scheduled")] == []
 
 
 def test_late_tasks_of_older_epochs_are_ignored() -> None:
