@@ -50,7 +50,7 @@ def test_find_java_prefers_java_home_as_spark_does(tmp_path: Path) -> None:
     [
         ("echo 'openjdk version \"11.0.2\"' >&2", "Java 11"),
         ("echo broken >&2; exit 1", "does not tell its version"),
-        (None, "no bin/java"),
+        (None, "no bin/java"),  # JAVA_HOME is an empty folder
     ],
 )
 def test_find_java_without_a_suitable_one_names_the_package(

@@ -110,6 +110,6 @@ def test_partition_for_in_spark_is_kafkas(spark: SparkSession) -> None:
 
 
 def test_session_restores_the_former_handler_of_ctrl_c(spark: SparkSession) -> None:
-    """When Spark starts, it sets its own handler of Ctrl-C, which would act in later runs, too."""
+    """When Spark starts, it sets its own handler of Ctrl-C, which would stay after the session."""
     assert spark.sparkContext.defaultParallelism > 0  # the session exists
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -44,6 +44,7 @@ def _adds_column(name: str, *inputs: str) -> Step:
         needed = [other.columns[-1] for other in others]
         return first.select("*", F.lit("+".join(needed)).alias(name))
 
+    # `shared` makes a step whose result other steps read.
     return shared(name, transform, *inputs)
 
 
@@ -81,7 +82,7 @@ def test_steps_are_computed_after_their_inputs_in_any_order_of_the_list(
 
 
 def test_step_with_an_unknown_input_is_refused(spark: SparkSession) -> None:
-    """`compute` refuses the step, because it would wait for ever."""
+    """`compute` refuses the step, which would wait for ever for its input."""
     with pytest.raises(ValueError, match=r"second: no_such_step"):
         compute(
             [_adds_column("second", "no_such_step")],

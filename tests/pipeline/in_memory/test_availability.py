@@ -4,8 +4,9 @@ A processing gap is a time in which no member worked on records of a partition. 
 about each batch of records, at the time at which the work on the batch ended. The work began
 `work_us` earlier. So a gap ends `work_us` before the row about the next batch.
 
-A line of a trace has the time in seconds, the node, the kind of the row, and other columns. A value
-that ends with a comma, such as `groups=g,`, is a list with one element.
+A line of a trace has the time in seconds, the node, the kind of the row, and other columns. The
+node `run` stands for the run itself. A value that ends with a comma, such as `groups=g,`, is a list
+with one element.
 """
 
 import pytest
@@ -29,6 +30,7 @@ def gap(batches: str) -> tuple[int, int | None, int | None]:
     `batches` has the lines about batches. The lines of CRASH are added to them.
     """
     rows = availability_of(Trace(parse_trace(CRASH + batches)))
+    # The other rows are about the gap of the group.
     (row,) = (row for row in rows if row["subject_kind"] == "partition")
     return row["before_us"], row["after_us"], row["gap_us"]
 

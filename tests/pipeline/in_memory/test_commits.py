@@ -49,5 +49,6 @@ def test_commit_has_one_outcome_in_whatever_order_its_rows_come(
     the order of the rows does not matter. Spark's table (`pipeline.tables.commits`) has the same
     rule.
     """
+    # The table has a row for each error. The error NONE stands for success.
     table = commits_of(Trace(parse_trace(rows)))
     assert {row["error"]: row["commits"] for row in table} == outcomes

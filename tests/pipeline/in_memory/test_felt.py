@@ -6,7 +6,8 @@ expected figures. The line
     4 consumer-a partitions_revoked group=g member=a-1 generation=1 partitions=t-0,
 
 says that at 4 s consumer-a, as the member a-1 of group g, lost the partition t-0. The comma at the
-end makes a list of one partition.
+end makes a list of one partition. The node `run` stands for the run itself, and `consumer-a/1` for
+the second process of consumer-a, which starts after the death of the first.
 
 All traces begin in the same way (see BEGIN): the group is complete from 1 s on, and the run ends at
 20 s. The figures count only the time from 1 s to 20 s.
@@ -87,7 +88,8 @@ FORTY_RECORDS = """
 class Batch(NamedTuple):
     """Records that a member processed together. The trace has a row at the end of this work.
 
-    For example, the work on Batch("6.2", 0, 1_200_000) lasted from 5.0 to 6.2 s.
+    For example, the work on Batch("6.2", 0, 1_200_000) lasted from 5.0 to 6.2 s. `ended_s` is a
+    text, because it begins a line of the trace.
     """
 
     ended_s: str
@@ -219,6 +221,7 @@ SECOND_LIFE = """
 8 consumer-a/1 partitions_assigned group=g member=a-2 generation=2 partitions=t-0,
 """
 """consumer-a is killed; its second process joins as the member a-2 and runs to the end."""
+# The coordinator broker-0 removes a member: a-1 without a cause, a-1 and a-2 by session expiry.
 REMOVED = "9 broker-0 member_removed group=g member=a-1 generation=1"
 EXPIRED = f'{REMOVED} cause="session expiry"'
 A2_EXPIRED = EXPIRED.replace("a-1", "a-2")

@@ -64,11 +64,11 @@ class Story:
         return self
 
     def begin(
-        self, cause: RebalanceCause = RebalanceCause.JOIN, reason: str | None = None
+        self, cause: RebalanceCause = RebalanceCause.JOIN, client_reason: str | None = None
     ) -> "Story":
         """Add the row with which a rebalance begins, caused by member `m`.
 
-        `reason` is what the client of `m` gave as its reason.
+        `client_reason` is the reason that the client of `m` sent to the coordinator.
         """
         return self.add(
             TraceKind.REBALANCE_STARTED,
@@ -77,7 +77,7 @@ class Story:
             generation=0,
             cause=cause,
             cause_text=f"{cause} of m",
-            detail=None if reason is None else {"client_reason": reason},
+            detail=None if client_reason is None else {"client_reason": client_reason},
         )
 
     def only_rebalance(self) -> Rebalance:
@@ -120,7 +120,7 @@ def test_rebalance_is_cut_short_by_the_death_of_its_coordinator() -> None:
 
 
 def test_completed_rebalance_is_not_cut_short_later() -> None:
-    """The broker dies after the assignment was stored, which ended the rebalance."""
+    """The rebalance ends when its assignment is stored, at 3 s. The broker dies later, at 4 s."""
     story = Story().begin()
     story.add(TraceKind.GENERATION_STARTED, group="g", generation=1)
     story.add(TraceKind.ASSIGNMENT_STORED, group="g", generation=1)
@@ -139,7 +139,7 @@ def test_next_rebalance_cuts_short_the_one_before() -> None:
     story.add(
         TraceKind.MEMBER_ADDED, group="g", member="n", generation=0, detail={"client_id": "c"}
     )
-    story.begin(RebalanceCause.LEAVE, reason="the consumer is being closed")
+    story.begin(RebalanceCause.LEAVE, client_reason="the consumer is being closed")
     log = log_of(story.rows)
     first, second = log.of_group("g")
     assert first.cut_short_by == "leave of m"

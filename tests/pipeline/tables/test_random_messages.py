@@ -40,12 +40,15 @@ def test_messages_of_random_runs_equal_the_oracle(random_runs: tuple[AnalysedRun
 
 
 def test_messages_of_many_clients_equal_the_oracle(analysed: AnalysedRuns) -> None:
-    """The table keeps at most 400 messages around a fault; no random run has as many."""
+    """The table keeps at most 400 messages around a fault; no random run has as many.
+
+    `crowd` makes the trace of a run with many clients and one fault.
+    """
     run = AnalysedRun(
         run="crowd/1",
         rows=tuple(crowd()),
         directory=analysed.directories["crowd"],
-        is_random=True,
+        is_random=True,  # `check_table` returns only the rows of random runs
     )
     kept_per_fault = 400
     assert len(check_table([run], "messages", messages_of, _KEY)) == kept_per_fault

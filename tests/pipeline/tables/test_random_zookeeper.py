@@ -3,9 +3,9 @@
 Spark's computation is fast for large runs, but hard to check by eye. The oracle in
 `pipeline/in_memory` computes the same rows with simple loops over the trace. `check_table` compares
 the two tables of each run, row by row, for random traces and for a few real runs, and returns the
-rows of the random traces. The last argument of `check_table` has the columns that tell which rows
-belong together. A comparison says nothing about a case that does not occur. So each test then
-checks that the returned rows have every case.
+rows of the random traces. It compares each row of Spark's with the row of the oracle that has the
+same values in the columns of `key`. A comparison says nothing about a case that does not occur. So
+each test then checks that the returned rows have every case.
 
 docs/TABLES.md explains the columns. Ids such as ZK-74 are rules of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
@@ -30,7 +30,8 @@ Runs = tuple[AnalysedRun, ...]
 
 def test_sessions_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
     """Cases: open, closed and expired sessions; some delete nodes of other sessions."""
-    rows = check_table(random_runs, "zookeeper_sessions", zookeeper_sessions_of, ("session",))
+    key = ("session",)
+    rows = check_table(random_runs, "zookeeper_sessions", zookeeper_sessions_of, key)
     assert {row["end"] for row in rows} == {"expired", "closed", None}
     # A client that never received the answer that opened its session has no node in the row.
     assert any(row["consumer"] is None for row in rows)
@@ -39,6 +40,7 @@ def test_sessions_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
     assert any(row["deleted_of_others"] and row["created"] for row in rows)
     # `learned_us`: when a server told the client that its session had expired.
     assert any(row["learned_us"] is not None for row in rows)
+    # A client that lost its connection and then connected to another server.
     assert any(len(row["servers"]) > 1 and row["disconnections"] for row in rows)
     # A client that never began to rebalance has no group in the row.
     assert any(row["consumer"] is not None and row["group"] is None for row in rows)

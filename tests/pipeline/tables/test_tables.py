@@ -348,6 +348,7 @@ def test_bad_rows_and_files_are_set_aside_and_counted(analysed: AnalysedRuns) ->
     assert summary.events == 2
     assert not summary.faults
     bad_rows_by_seq = analysed.table("broken", "bad_rows", "seq")
+    # `_broken_run` gave the row with seq 3 a kind that does not exist.
     assert _rows(bad_rows_by_seq, "reason", "kind")[3] == ["unknown kind", "no_such_kind"]
     assert not analysed.table("crash", "bad_rows", "seq")
 
