@@ -56,7 +56,8 @@ def test_broker_has_one_colour_in_all_lanes() -> None:
     assert states is not None
     assert owners is not None
 
-    # In the coordinator lane a scale gives each broker its fill.
+    # In the coordinator lane a scale gives each broker its fill: a paler version (`soft`) of the
+    # broker's colour.
     scales = compiled_without_warnings(coordinator)["scales"]
     (fill_scale,) = [scale for scale in scales if scale["name"] == "fill"]
     fills_of_scale = dict(zip(fill_scale["domain"], fill_scale["range"], strict=True))

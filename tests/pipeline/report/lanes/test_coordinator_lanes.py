@@ -12,7 +12,8 @@ below name these keys. `cells` reads the values of some keys, for each bar of th
 
 The runs are steady from 6 s on and end at 60 s. `journal_entry` describes the fault crash-0:
 broker-2 is killed at 11.25 s and started again at 36.25 s. `tenure` makes a row of the table of
-tenures, about __consumer_offsets-2, and `load` a row about the load before a tenure.
+tenures, about __consumer_offsets-2, and `load` a row about the load before a tenure. `group` makes
+a row about a group that is stored in __consumer_offsets-2. `us` turns seconds into microseconds.
 """
 
 from pipeline.report.lanes import coordinators

@@ -13,6 +13,7 @@ The runs last 60 s. The builders make rows of tables about the group `readers`, 
 seconds:
 
 - `state`: a state of the group on broker-2;
+- `rebalance`: a rebalance on broker-2 that begins when consumer-1 joins;
 - `tenure`: the time in which a broker is the coordinator of the group;
 - `gap`: a time without service around the fault crash-0, from the last success before the fault to
   the first success after it.
@@ -337,5 +338,6 @@ def test_availability_lane_leaves_out_groups_that_kept_their_coordinator() -> No
     chart = availability_lane(report_input(tables={"availability": [kept, of_a_member]}))
     assert chart is not None
     assert [row for (row,) in cells(chart, "gaps", ROW)] == ["consumer-orders-readers-1"]
+    # `about` is the sentence above the chart, and `more` is its help.
     assert "An active coordinator all the time: readers." in chart.about
     assert "without consumer-orders- in front" in chart.more

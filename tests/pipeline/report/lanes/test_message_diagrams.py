@@ -16,7 +16,7 @@ names, because the data are part of the page. The constants below give names to 
 The fault of all tests is crash-0: it kills broker-2, the group's coordinator, at 11.25 s, and is
 healed at 36.25 s. `message(api, client, server, sent_s)` makes an exchange. Unless a test passes
 other times, the server receives the request 1 ms later and answers immediately, and the answer
-arrives another 1 ms later.
+arrives another 1 ms later. `us` turns seconds into microseconds.
 """
 
 import pytest

@@ -38,6 +38,7 @@ def test_slots_of_overlapping_intervals_never_share_a_row() -> None:
         for index, (start, end) in enumerate(intervals):
             for earlier in range(index):
                 other_start, other_end = intervals[earlier]
+                # Two intervals overlap if each of them starts before the end of the other.
                 if other_start < end and start < other_end:
                     assert row_of[index] != row_of[earlier]
         # A set needs as many rows as the largest number of intervals at the same time. This number

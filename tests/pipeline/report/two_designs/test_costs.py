@@ -48,7 +48,9 @@ def both_costs(**tables: list[dict[str, object]]) -> tuple[Cost, Cost]:
 
     `tables` replace some of the run's tables.
     """
-    old, new = sides_of([(two_design_facts(), two_design_tables(**tables))], ["a"])
+    runs = [(two_design_facts(), two_design_tables(**tables))]
+    old, new = sides_of(runs, run_titles=["a"])
+    # A side has a cost for each change of its group, in the order of time.
     return costs_of(old)[0], costs_of(new)[0]
 
 
@@ -80,9 +82,9 @@ def test_request_in_the_tenth_of_a_second_of_the_change_counts() -> None:
     """
     facts = two_design_facts()
     facts.manifest.config["groups"]["old"]["late_members"] = [{"at": "5040ms", "members": 1}]
-    side, _ = sides_of([(facts, two_design_tables())], ["a"])
+    side_of_old, _ = sides_of([(facts, two_design_tables())], run_titles=["a"])
 
-    assert costs_of(side)[0].counts.reads == 54
+    assert costs_of(side_of_old)[0].counts.reads == 54
 
 
 def test_time_without_an_owner_counts_until_the_group_is_stable() -> None:
@@ -190,8 +192,8 @@ def test_formula_of_a_join_equals_the_measurement_without_a_conflict(
 
 @pytest.mark.parametrize(("members", "reads"), [(2, 78), (4, 112), (8, 204), (32, 1428)])
 def test_formula_of_a_death_equals_the_measurement(members: int, reads: int) -> None:
-    """Each of the C - 1 living members makes one attempt.
+    """The number of reads is (C - 1)(C - 1 + T + 3B + 9) + P: C - 1 living members make an attempt.
 
-    So for a group of 8 members the number of reads is 7 * (7 + 1 + 3 + 9) + 64 = 204.
+    For a group of 8 members this is 7 * (7 + 1 + 3 + 9) + 64 = 204.
     """
     assert reads_of_death(members, topics=1, brokers=1, partitions=64) == reads

@@ -29,7 +29,8 @@ from tests.support.builders.two_designs import (
 
 def sections(**tables: list[dict[str, object]]) -> dict[str, Section]:
     """Return the sections of one run by their ids; `tables` replaces some of the run's tables."""
-    built = two_designs_sections([(two_design_facts(), two_design_tables(**tables))], ["a"])
+    runs = [(two_design_facts(), two_design_tables(**tables))]
+    built = two_designs_sections(runs, titles=["a"])
     return {section.id: section for section in built}
 
 
@@ -78,7 +79,7 @@ def test_figure_that_is_zero_in_both_designs_is_omitted() -> None:
 
 
 def test_figures_are_of_the_largest_size_that_both_designs_have() -> None:
-    """A median over groups of several sizes would hide that the costs grow with them."""
+    """A median over groups of several sizes would hide that the costs grow with the size."""
     # Both designs have a group of 3 and a group of 5 members. The groups of 9 and of 7 members have
     # no counterpart.
     members_of_old_and_new = ((3, 3), (5, 5), (9, 7))
@@ -127,7 +128,7 @@ def test_costs_of_one_change_are_one_block_if_both_groups_have_one_size() -> Non
         (two_design_facts(run=f"run-{old}", old=old, new=new), two_design_tables())
         for old, new in ((3, 3), (9, 7))
     ]
-    built = two_designs_sections(runs, ["a", "b"])
+    built = two_designs_sections(runs, titles=["a", "b"])
     (section,) = (section for section in built if section.id == "design-costs")
     (table,) = (part for part in section.parts if isinstance(part, TextTable))
     groups_by_block = [[row[1] for row in block] for block in table.bodies]
@@ -208,4 +209,4 @@ def test_tables_of_a_run_without_a_group_on_zookeeper_are_not_read() -> None:
     Here the directory of the tables does not exist, so that reading a table would fail the test.
     """
     facts = run_facts(config={"groups": {"readers": {"members": 1}}})
-    assert two_designs_sections([(facts, RunTables(Path("nowhere")))], ["a"]) == []
+    assert two_designs_sections([(facts, RunTables(Path("nowhere")))], titles=["a"]) == []

@@ -28,7 +28,7 @@ def test_runs_without_a_group_on_zookeeper_have_no_sides() -> None:
     """Without a group on ZooKeeper there is nothing to compare."""
     facts = run_facts(config={"groups": {"readers": {"members": 3, "topics": ["t"]}}})
 
-    assert sides_of([(facts, two_design_tables())], ["a"]) == ()
+    assert sides_of([(facts, two_design_tables())], run_titles=["a"]) == ()
 
 
 def test_sides_are_named_by_group_then_by_size_then_by_run() -> None:
@@ -36,11 +36,11 @@ def test_sides_are_named_by_group_then_by_size_then_by_run() -> None:
     run = (two_design_facts(old=3, new=3), two_design_tables())
     larger_run = (two_design_facts(old=10, new=10), two_design_tables())
 
-    one_run = sides_of([run], ["a"])
+    one_run = sides_of([run], run_titles=["a"])
     assert [side.title for side in one_run] == ["old", "new"]
-    two_sizes = sides_of([run, larger_run], ["a", "b"])
+    two_sizes = sides_of([run, larger_run], run_titles=["a", "b"])
     assert [side.title for side in two_sizes] == ["old of 3", "new of 3", "old of 10", "new of 10"]
-    same_size = sides_of([run, run], ["a", "b"])
+    same_size = sides_of([run, run], run_titles=["a", "b"])
     assert [side.title for side in same_size] == ["old (a)", "new (a)", "old (b)", "new (b)"]
     assert [side.design for side in same_size[:2]] == ["zookeeper", "coordinator"]
 
@@ -57,7 +57,7 @@ def test_changes_are_joins_and_faults_that_hit_the_groups_members_or_a_broker() 
         crash_of("broker-0", DEATH_US + 2 * S),
     ]
     tables = two_design_tables(faults=faults)
-    old, new = sides_of([(two_design_facts(), tables)], ["a"])
+    old, new = sides_of([(two_design_facts(), tables)], run_titles=["a"])
 
     assert [(change.kind, change.label, change.members) for change in old.changes] == [
         ("join", "1 member joins", 3),
@@ -86,7 +86,7 @@ def test_late_members_join_at_their_time_after_the_steady_state(at: str, at_us: 
     """
     facts = two_design_facts()
     facts.manifest.config["groups"]["old"]["late_members"] = [{"at": at, "members": 2}]
-    side_of_old, _ = sides_of([(facts, two_design_tables())], ["a"])
+    side_of_old, _ = sides_of([(facts, two_design_tables())], run_titles=["a"])
 
     (change,) = side_of_old.changes
     assert change.at_us == 10 * S + at_us
