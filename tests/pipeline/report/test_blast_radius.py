@@ -49,8 +49,8 @@ def commits_row(
 # The tables of a run in which broker-2 crashes at 10 s. Its group has four members.
 TABLES: dict[str, list[Row]] = {
     "faults": [fault_row()],
-    # The numbers are lengths of phases in microseconds. This section does not show them, so most of
-    # them are just 1.
+    # The numbers are lengths of phases in microseconds: 4 phases of a broker, 3 of a member. This
+    # section does not show them, so most of them are just 1.
     "broker_phases": [broker_phase(7 * S, 1, 1, 1)],
     "client_phases": [
         # Only members that noticed the crash have lengths of phases: c-0, c-1 and c-2.
@@ -110,7 +110,7 @@ def test_run_without_faults_has_no_section() -> None:
 
 
 def test_group_of_the_fault_is_listed_with_the_notices_of_its_members() -> None:
-    """The row counts the members, those that noticed the fault, and those that rejoined."""
+    """The row counts the members, the members that noticed the fault, and those that rejoined."""
     (row,) = table_headed(section_of(fault_summary(TABLES)), "group").rows
     assert row == (
         GROUP,
@@ -190,7 +190,8 @@ def test_each_of_many_faults_is_a_line() -> None:
     """Tables for each of a hundred faults would be too long: each fault is a line of one table."""
     # One fault more than the section shows with tables of their own.
     names = [f"crash-{n}" for n in range(MAX_IN_FULL + 1)]
-    # Each fault gets all rows of TABLES, even the row of the 77 commits before the crash.
+    # Each fault gets a copy of every row of TABLES, also of the row about the 77 commits, which had
+    # no fault there.
     tables = {
         name: [row | {"fault": fault} for fault in names for row in rows]
         for name, rows in TABLES.items()

@@ -27,6 +27,7 @@ QUESTION = "Which deploy costs less?"
 
 def deploy(name: str, waited_us: int, rebalances: int) -> tuple[RunFacts, RunSummary]:
     """Return a run whose rollout replaced four members; records waited for `waited_us` in all."""
+    # A place is the name of a member, which the member's successor takes over.
     replaced = [
         {"place": f"m{index}", "stopped_at_us": S, "ready_at_us": 9 * S} for index in range(4)
     ]

@@ -6,8 +6,7 @@ makes up a run, and returns the first screen of its report as text. The docstrin
 says what the text must make clear. The last test compares all texts and docstrings with
 words/first_screens.txt, which a person has reviewed.
 
-Times are microseconds, and S is a second. `measure.chain` is the group of figures to which a figure
-belongs: "broker", "client" or "gap".
+Times are microseconds, and S is a second.
 """
 
 import re
@@ -39,12 +38,14 @@ from tests.support.harness.golden import Golden, sections
 
 CRASH = journal_entry(fired_at_us=10 * S, healed_at_us=35 * S, groups=(GROUP,))
 PASSED = CheckReport(check="fencing", outcome=CheckOutcome.PASS)
+# The check had three findings, and the run kept the first of them.
 BROKEN = CheckReport(
     check="durable_commits",
     outcome=CheckOutcome.VIOLATED,
     findings=(Finding(check="durable_commits", summary="offset 7 was lost", time_us=20 * S),),
     findings_total=3,
 )
+# Nothing happened in the run by which this promise could have been broken.
 IDLE = CheckReport(check="processing", outcome=CheckOutcome.NOTHING_SEEN)
 
 
@@ -401,7 +402,8 @@ def page_run_with_a_disturbed_machine_says_which_figures_prove_nothing() -> str:
     disturbed = Disturbance(
         from_us=12_100_000, until_us=24_300_000, sentence="machine 10.0.0.3 was disturbed"
     )
-    # Only the gaps were measured while the machine was disturbed.
+    # Only the gaps were measured while the machine was disturbed. The chain of a measure is the
+    # group of figures to which the measure belongs: "broker", "client" or "gap".
     marked = tuple(
         (measure, replace(figures, disturbed=measure.chain == "gap"))
         for measure, figures in fault.measures

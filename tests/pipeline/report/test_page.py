@@ -68,6 +68,7 @@ def test_chart_is_embedded_as_vega_with_its_data_in_columns() -> None:
     In the chart's data, each column is named once and not in every row, which keeps the page small.
     """
     embedded = _embedded(report_html(report_input(), (_section,)), "lane-small-data")
+    # The chart has two bars. The row of a bar has its name, its begin and its end.
     assert embedded["data"] == {
         "bars": {"columns": ["who", "a", "b"], "rows": [["a", 1.0, 3.0], ["</script>", 2.0, 4]]}
     }

@@ -39,6 +39,7 @@ MEMBERS = tuple(f"member-{number}" for number in range(30))
 
 def _lane_of_one_member(name: str) -> Chart:
     """Return a chart that shows the bar of one member, which the reader selects from MEMBERS."""
+    # The ends of the shown range. The page sets these parameters in all charts.
     from_s, to_s = time_params()
     spec = (
         alt.Chart(alt.NamedData("bars"))

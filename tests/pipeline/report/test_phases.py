@@ -211,7 +211,7 @@ def test_members_that_stayed_or_never_arrived_are_counted() -> None:
     text = with_plain_spaces(client_sentence(rows))
     assert "1 member was not served again before the run ended." in text
     assert "1 member never marked the coordinator unknown." in text
-    # If no member noticed the fault, as here, no member has a length.
+    # These two members did not notice the fault, so neither of them has a length.
     none_needed = with_plain_spaces(client_sentence([client_phase("c-0"), client_phase("c-1")]))
     assert none_needed == "None of 2 members had to look for a coordinator."
 

@@ -113,9 +113,11 @@ def test_violation_shortens_member_ids_and_keeps_them_in_the_title() -> None:
 
 def test_checks_use_the_words_of_the_terminal() -> None:
     """The terminal prints `pass`; another word on the page, such as `kept`, would confuse."""
+    # One check for each outcome; the outcome also serves as the name of the check.
     reports = [CheckReport(check=outcome, outcome=outcome) for outcome in CheckOutcome]
     html = _html(checks_section(report_input(run_facts(checks=tuple(reports)))))
     printed = re.findall(r'<div class="outcome \w+">([^<]*)</div>', html)
+    # The list begins with the worst outcome.
     assert printed == ["violated", "inconclusive", "pass", "not tested"]
 
 

@@ -82,8 +82,8 @@ def _why_not_read(ownership: list[Row], **fault: Any) -> str | None:  # noqa: AN
     for 54 s. Another broker led orders-3, which nobody reads for 8 s. The controller fences
     broker-2 (excludes it from the cluster) 7.79 s after the fault, at 17.79 s.
 
-    `ownership` has rows of that table; `fault` replaces fields of the fault. The reason is returned
-    without its HTML tags.
+    `ownership` has rows of the table `ownership`; `fault` replaces fields of the fault. The reason
+    is returned without its HTML tags. It is None if the report gives no reason.
     """
     values: dict[str, Any] = {
         "fault": "cut",
@@ -97,6 +97,7 @@ def _why_not_read(ownership: list[Row], **fault: Any) -> str | None:  # noqa: AN
             gap("partition", "orders-2", gap_us=54 * S + 2_000),
             gap("partition", "orders-3", gap_us=8 * S),
         ],
+        # The lengths of the phases detect (until the fencing), publish, load wait and load.
         "broker_phases": [broker_phase(7_790_000, 30_000, 5_000, 5_000)],
         "ownership": ownership,
     }

@@ -27,7 +27,7 @@ from tests.support.builders.report_rows import (
 )
 
 
-def built(rows: Sequence[Row], *faults: FaultSummary) -> Section:
+def section_of(rows: Sequence[Row], *faults: FaultSummary) -> Section:
     """Return the section of a run with these rows of rebalances and these faults."""
     summary = run_summary(faults=faults)
     section = rebalances_section(report_input(summary=summary, tables={"rebalances": rows}))
@@ -58,7 +58,7 @@ def test_failover_without_a_rebalance_is_reported() -> None:
     The run's only rebalance is before the fault: the start of the group.
     """
     start = rebalance(fault=None, reason="join", removed=[], started_us=1 * S)
-    section = built([start], fault_summary(members=12))
+    section = section_of([start], fault_summary(members=12))
     assert "No rebalance after a fault" in text(section)
     _, after_which_fault, *_ = table(section).rows[0]
     assert after_which_fault == "start of the group"
@@ -69,7 +69,9 @@ def test_rebalance_has_its_reason_and_that_of_the_client() -> None:
     row = rebalance(
         reason="join", client_reason="need to re-join with the given member-id", added=["c-0"]
     )
-    cells = table(built([row], fault_summary(members=12, rebalances=(rebalances_of(),)))).rows[0]
+    cells = table(section_of([row], fault_summary(members=12, rebalances=(rebalances_of(),)))).rows[
+        0
+    ]
     # The cells after the time: fault, group, reason, coordinator, generations, removed members,
     # added members, time of joining, time until the group was stable.
     assert cells[1:] == (
@@ -95,7 +97,7 @@ def test_rebalance_without_a_result_has_no_length() -> None:
     not_stored = rebalance(length_us=None, stable_us=None, store_error="REQUEST_TIMED_OUT")
     cut_short = rebalance(length_us=None, stable_us=None, join_us=None, new_generation=None)
     fault = fault_summary(rebalances=(rebalances_of(count=2),))
-    cells_of_not_stored, cells_of_cut_short = table(built([not_stored, cut_short], fault)).rows
+    cells_of_not_stored, cells_of_cut_short = table(section_of([not_stored, cut_short], fault)).rows
     generations, join_time, time_until_stable = 5, -2, -1  # indexes of cells
     assert cells_of_not_stored[time_until_stable] == "not stored (REQUEST_TIMED_OUT)"
     assert cells_of_cut_short[join_time] is None
@@ -109,7 +111,7 @@ def test_faults_with_and_without_rebalances_are_listed_separately() -> None:
         fault_summary(fault="crash-0", members=12, rebalances=(rebalances_of(),)),
         fault_summary(fault="crash-1", members=12),
     )
-    paragraphs = text(built([rebalance()], *faults))
+    paragraphs = text(section_of([rebalance()], *faults))
     assert "After crash-0: 1 rebalance" in paragraphs
     assert "After crash-1: no rebalance" in paragraphs
     assert f"1 rebalance: session expiry of c-0 ({GROUP}); 45.00 s after the fault" in paragraphs
@@ -122,7 +124,7 @@ def test_many_rebalances_are_summed_up_and_folded() -> None:
     """
     rows = [rebalance(started_us=(55 + index) * S) for index in range(MAX_ONE_BY_ONE + 1)]
     many = rebalances_of(count=len(rows), last_us=67 * S)
-    section = built(rows, fault_summary(members=12, rebalances=(many,)))
+    section = section_of(rows, fault_summary(members=12, rebalances=(many,)))
     assert "13 rebalances: session expiry of c-0" in text(section)
     assert table(section).folded == "All 13 rebalances"
     (chart,) = [part for part in section.parts if isinstance(part, Chart)]
@@ -132,6 +134,6 @@ def test_many_rebalances_are_summed_up_and_folded() -> None:
 def test_table_of_rebalances_is_bounded() -> None:
     """A storm of rebalances must not make the page slow; the omitted ones are counted."""
     rows = [rebalance(started_us=index * S) for index in range(MAX_LISTED + 5)]
-    shown = table(built(rows, fault_summary(rebalances=(rebalances_of(count=len(rows)),))))
+    shown = table(section_of(rows, fault_summary(rebalances=(rebalances_of(count=len(rows)),))))
     assert len(shown.rows) == MAX_LISTED
     assert "5 more stand in the table rebalances" in shown.caption

@@ -42,6 +42,7 @@ def test_configuration_begins_with_the_differences_from_kafka() -> None:
         _setting("members", "12", default=None, section="groups.readers"),
         _setting("commit_interval_ms", "200", default="not set", section="groups.readers"),
     )
+    # The cells: name, value, default, and the part of the experiment that has the setting.
     assert differences.rows == (("min.insync.replicas", "2", "1", "cluster"),)
     assert [name for name, *_ in of_experiment.rows] == ["members", "commit_interval_ms"]
     assert defaults.folded == "1 more setting: the defaults"
@@ -76,7 +77,7 @@ def test_configuration_without_a_difference_is_one_sentence() -> None:
 
 
 def test_replay_has_the_command_the_other_runtime_and_the_origin_of_the_run() -> None:
-    """A person who receives the page can run the experiment again, on either runtime.
+    """A person who receives the page can run the experiment again, in virtual time or on Ray.
 
     This run was played in virtual time (`--runtime virtual`). The page also has the command for
     real processes (`--runtime ray`).
@@ -90,6 +91,7 @@ def test_replay_has_the_command_the_other_runtime_and_the_origin_of_the_run() ->
     # In virtual time, a repeated run has the same trace, byte for byte.
     assert "byte for byte" in section.lead
     (table,) = _tables(section)
+    # The trace digest is a hash of all rows of the trace.
     assert {("seed", "7"), ("trace digest", "abc"), ("python", "3.11.7")} <= set(table.rows)
 
 

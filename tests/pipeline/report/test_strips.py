@@ -14,6 +14,8 @@ Times are microseconds, and S is one second. The chart's data has a row for each
 - `p50`, `p90`: the 50th and the 90th percentile
 - `max`: the longest time
 - `band`: the times that are shorter than the error between clocks
+
+`axis_over` returns the axis on which the given strips are drawn.
 """
 
 from collections import Counter

@@ -219,6 +219,7 @@ def test_section_explains_the_cause_step_by_step_in_time_order() -> None:
         "Two coordinators assigned them: broker-2 in leader epoch 0 and broker-0 in leader epoch 1 "
         "served" in text
     )
+    # A step is a line that begins with a time.
     steps = [line for line in text.splitlines() if re.match(r"\d+\.\d{3} s ", line)]
     assert [line.split(" ")[0] for line in steps] == [
         "11.000",
@@ -274,11 +275,12 @@ def test_answers_that_ended_the_overlap_are_named_with_their_times() -> None:
         _unknown_member_answer("c-5", 93 * S + 7),
     ]
     section = section_of(SPLIT | {"client_phases": clients, "messages": messages})
+    # The steps at 92 s and at 93 s.
     steps = [
         line for line in plain_text(section).splitlines() if re.match(r"9[23]\.\d{3} s ", line)
     ]
-    told_by_old, first_loss, last_loss = steps
-    assert told_by_old.startswith("92.000 s c-0, c-5: NOT_COORDINATOR from the old coordinator")
+    answers_of_old, first_loss, last_loss = steps
+    assert answers_of_old.startswith("92.000 s c-0, c-5: NOT_COORDINATOR from the old coordinator")
     assert "c-0 is the first to lose its partitions: Heartbeat is answered" in first_loss
     # c-5 is the last to lose its partitions, 7 us after c-0.
     assert last_loss.endswith(
