@@ -119,9 +119,8 @@ def test_faults_are_aligned_by_kind_and_order() -> None:
 
     A pause between two crashes does not change their numbers.
     """
-    # The id of a fault, such as crash-2, has the number of the fault among all faults of its run,
-    # from
-    # 0. The titles in the table count only the crashes, from 1.
+    # The number in the id of a fault, such as crash-2, counts all faults of a run, from 0. The
+    # numbers in the titles of the table, such as `crash 2`, count only the crashes, from 1.
     first = summary_of("x/1", crash(1 * S), pause(3 * S, "pause-1"), crash(2 * S, fault="crash-2"))
     second = summary_of("x/2", crash(5 * S), crash(6 * S, fault="crash-1"))
     comparison = compare_runs([first, second])
@@ -149,14 +148,14 @@ def test_columns_of_single_runs_or_of_two_runtimes_have_a_note() -> None:
     """
     runs = [summary_of(f"x/{index}", crash(8 * S)) for index in range(4)]
     single = compare_runs(runs[:2])
-    # The second argument names the runtime of each run.
-    (note,) = comparison_notes(single, ["ray", "ray"])
+    (note,) = comparison_notes(single, runtimes=["ray", "ray"])
     assert note.startswith("a column of one run is one throw")
-    mixed = comparison_notes(single, ["ray", "virtual"])
+    mixed = comparison_notes(single, runtimes=["ray", "virtual"])
     assert mixed[0].startswith("runs on ray and virtual stand beside each other")
     several = compare_runs(runs, names=["a", "a", "b", "b"])
-    assert comparison_notes(several, ["ray"] * 4) == ()
-    assert comparison_notes(compare_runs(runs, names=["a"] * 4), ["ray"] * 4) == ()
+    assert comparison_notes(several, runtimes=["ray"] * 4) == ()
+    in_one_column = compare_runs(runs, names=["a"] * 4)
+    assert comparison_notes(in_one_column, runtimes=["ray"] * 4) == ()
 
 
 def test_runs_of_one_name_share_a_column_with_median_and_range() -> None:

@@ -40,6 +40,7 @@ def accident(from_us: int, until_us: int | None, *, lost: bool = False) -> Journ
         duration_us=None,
         outcome=FaultOutcome.HIT,
         fired_at_us=from_us,
+        # A machine that did not come back has no healing, as if the accident were momentary.
         momentary=until_us is None,
         healed_at_us=until_us,
         note="machine 10.0.0.3 was away",
@@ -200,10 +201,10 @@ def test_comparison_marks_the_column_of_the_disturbed_run(directory: Path) -> No
             assert marked_text is None
         else:
             assert marked_text == f"{plain_text}{MARK}"
-    notes = comparison_notes(comparison, ["ray"])  # both runs were on Ray
+    notes = comparison_notes(comparison, runtimes=["ray"])  # both runs were on Ray
     assert any("away by accident" in note for note in notes)
     without_accident = compare_runs([plain, plain], names=["a", "b"])
-    notes = comparison_notes(without_accident, ["ray"])
+    notes = comparison_notes(without_accident, runtimes=["ray"])
     assert not any("away by accident" in note for note in notes)
 
 

@@ -61,7 +61,7 @@ def _read_whole(run: Path, base: Path) -> tuple[Path, RunSummary | None]:
 def _check_tables(copy: Path, run: Path) -> None:
     """Compare each table of the copy, which was read whole, with the table of the transforms.
 
-    The order of the rows does not matter.
+    The order of the rows does not matter. So both lists are sorted, by the text of each row.
     """
     assert is_current(copy)
     for name in TABLE_NAMES:
@@ -126,7 +126,7 @@ def test_each_run_of_one_call_is_read_whole_or_transformed_as_needed(
     column `run` as a constant, instead of taking the name from the path of each file.
     """
     directories = analysis.stories.directories
-    # Take the first run that cannot be read whole.
+    # Take the first run that cannot be read whole, and so has no summary.
     spoiled = next(
         run for run in directories.values() if _read_whole(run, tmp_path / "tried")[1] is None
     )
