@@ -37,6 +37,7 @@ REFUSED = (
     ("analyze", "."),
     ("explore", "refrence"),
     ("explore", "reference", "--count", "0"),
+    # These two options are percentages.
     ("explore", "reference", "--recheck", "101"),
     ("explore", "reference", "--mutated", "101"),
     ("explore", "reference", "--time-limit", "5"),
@@ -46,9 +47,11 @@ REFUSED = (
     ("up", "--topic", "orders:many"),
     ("up", "--group", "readers"),
     ("up", "--producer", "orders:fast"),
+    # A topic of 6 partitions with 3 replicas each, on 2 brokers.
     ("up", "--brokers", "2", "--topic", "orders:6:3"),
     ("up", "--runtime", "virtual"),
     ("up", "--name", "no name"),
+    # The first of the brokers' ports is the last port that there is.
     ("up", "--port", "65535"),
     ("inject",),
     ("inject", "crash", "broker(0)"),

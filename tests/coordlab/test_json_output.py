@@ -48,6 +48,7 @@ def test_validate_as_json_has_problems_and_warnings_with_their_places(
     assert (unwise["ok"], warning["path"]) == (True, "cluster.config.min.insync.replicas")
     (problem,) = wrong["problems"]
     assert (wrong["ok"], wrong["name"]) == (False, None)
+    # `near_miss` is the known name that is most like the misspelt one.
     assert problem["near_miss"] == "crash"
     lines = text.splitlines()
     assert lines[problem["line"] - 1].strip() == "fault: crash"

@@ -139,7 +139,7 @@ def test_violated_check_is_a_failure_with_its_evidence() -> None:
     assert failure.get("message") == "offset 3 <is> missing (and 4 more)"
     assert "broker-0: append acknowledged" in (failure.text or "")
     assert "bad \N{REPLACEMENT CHARACTER} character" in (failure.text or "")
-    assert len(case_named(root, "run")) == 0
+    assert len(case_named(root, "run")) == 0, "the test case `run` has no failure and no error"
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_impossible_runs_folder_is_refused(
 
 
 def test_replay_command_has_the_time_scale_unless_it_is_one() -> None:
-    """Whoever repeats the run with this command gets the same clock."""
+    """A person who repeats the run with this command gets the same clock."""
     scaled = run_command_line("x", runtime="ray", seed=1, time_scale=10.0)
     plain = run_command_line("x", runtime="ray", seed=1)
 
@@ -57,7 +57,7 @@ def test_replay_command_has_the_time_scale_unless_it_is_one() -> None:
 
 
 def test_replay_command_has_the_address_of_the_joined_ray() -> None:
-    """Whoever repeats the run with this command uses the same Ray cluster."""
+    """A person who repeats the run with this command uses the same Ray cluster."""
     joined = run_command_line("x", runtime="ray", seed=1, ray_address="192.0.2.7:6379")
 
     assert shlex.split(joined)[-2:] == ["--ray-address", "192.0.2.7:6379"]

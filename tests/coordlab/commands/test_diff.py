@@ -142,7 +142,7 @@ def test_difference_from_a_passing_run_begins_at_the_first_different_step(
     output = capsys.readouterr().out
     # The output has the finding of failing.yaml. With every seed, its text is the same up to the
     # colon, so any seed will do here.
-    summary = play(failing_experiment(), 3).findings[0].summary
+    summary = play(failing_experiment(), seed=3).findings[0].summary
     assert summary.split(":")[0] in output
     assert "The first step that differs is at" in output
     assert output.index("the first step of each node") < output.index("The first row that differs")
@@ -157,7 +157,7 @@ def test_nearest_passing_run_of_a_race_is_that_of_a_neighbouring_seed() -> None:
     than `schedule`, which passes with seed 4.
     """
     schedule = quick_experiment()
-    failed = play(failing_experiment(), 3)
+    failed = play(failing_experiment(), seed=3)
     tried: list[str] = []
     nearest = nearest_passing(schedule, failed, trying=tried.append)
 

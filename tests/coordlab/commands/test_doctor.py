@@ -149,7 +149,7 @@ def test_doctor_names_missing_packages_and_the_command_that_installs_them(
     fake: FakeMachine,
 ) -> None:
     """An environment that was made before a newer checkout lacks new dependencies."""
-    versions = {"ray": None, "altair": None}
+    versions = {"ray": None, "altair": None}  # None: the package is not installed
     check = run_check("packages", fake.machine(version_of=lambda name: versions.get(name, "1.0")))
     assert (check.ok, check.advice) == (False, "missing: ray, altair; run `make setup`")
 

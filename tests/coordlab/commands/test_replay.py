@@ -253,6 +253,7 @@ def test_break_at_opens_the_debugger_with_the_cluster_in_scope(
     command.read_until(break_us)
     command.type("p node('broker-1')\n")
     command.read_until("BrokerNode")
+    # `at` continues to a time. It refuses a time in the past, and a text that is no time.
     command.type("at('1s')\n")
     command.read_until("expected a time after")
     command.type("at('soon')\n")

@@ -147,6 +147,7 @@ def test_ctrl_c_writes_the_smallest_schedule_so_far(tmp_path: Path) -> None:
     )
     assert process.stdout is not None
     for line in process.stdout:
+        # A line with the size of a schedule begins with the number of runs: "   4 runs  1 fault".
         if " runs  " in line:
             process.send_signal(signal.SIGINT)
             break
@@ -215,12 +216,13 @@ SIZES = Sizes(
     faults=14, brokers=5, groups=2, members=6, partitions=12, producers=1, horizon_us=60_000_000
 )
 SMALLER = msgspec.structs.replace(SIZES, faults=1, horizon_us=12_300_000)
+"""The size of a schedule, and a smaller size. `horizon_us` is the time until all is healed."""
 
 
 def test_without_a_terminal_each_new_size_is_a_line() -> None:
     """The first line has the original size, and each later line a smaller size.
 
-    Here the size is told four times, and is a new one after the runs 2 and 4.
+    The view gets a size after each of the runs 2 to 5. The size is new after the runs 2 and 4.
     """
     console = Console(width=60, record=True, force_terminal=False, file=io.StringIO())
     view = shrink_view(console, "seed 7")

@@ -88,6 +88,7 @@ def test_columns_that_do_not_fit_continue_below() -> None:
                 _, values = line.split("max")
                 shown_s += [float(value) for value in values.split(" s") if value.strip()]
         assert shown_s == [9, 10, 11, 12, 13, 14, 15, 16]
+        # A line of headings has only the letters of columns.
         headings = "".join(line for line in lines if set(line.split()) <= set("ABCDEFGH"))
         for letter in "ABCDEFGH":
             assert letter in headings

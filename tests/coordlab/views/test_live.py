@@ -17,6 +17,7 @@ from coordlab.views.live import LiveView
 
 
 def panel(progress: int | None) -> RenderableType:
+    """Return a panel with the number, which is None before the first call of the view."""
     return Text(f"panel {progress}")
 
 

@@ -103,6 +103,7 @@ def test_panel_keeps_faults_in_force_and_the_last_past_ones() -> None:
 
     All faults that are still in force are shown, however old they are.
     """
+    # Each crash is healed 1 us after its injection.
     faults = [crash(number, healed_at_us=number * 10 * SECOND + 1) for number in range(20)]
     # Fault 3 is old, but still in force.
     faults[3] = crash(3, healed_at_us=None)

@@ -64,7 +64,7 @@ def with_tool(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
         for _ in range(9):
             # Produce to broker 0, because it leads partition 0.
             await lab.client.produce(0, b"record")
-        await lab.client.commit(COORDINATOR_OF_TOOL, TOOL, 5)
+        await lab.client.commit(COORDINATOR_OF_TOOL, TOOL, offset=5)
         with AdminClient(lab.runtime.admin_host(), lab.cluster, timeout_ms=15_000) as admin:
             return await ask(admin, lab)
 
@@ -144,7 +144,7 @@ def test_offset_of_a_log_without_an_answering_leader_has_no_lag() -> None:
     silent = (COORDINATOR_OF_TOOL + 1) % 3
 
     async def scenario(lab: BrokerLab) -> None:
-        await lab.client.commit(COORDINATOR_OF_TOOL, TOOL, 0, partitions=(silent,))
+        await lab.client.commit(COORDINATOR_OF_TOOL, TOOL, offset=0, partitions=(silent,))
         await lab.runtime.pause(broker_name(silent))
         with AdminClient(lab.runtime.admin_host(), lab.cluster, timeout_ms=1_500) as admin:
             (group,) = await describe_groups(admin, (TOOL,), with_offsets=True)

@@ -38,7 +38,7 @@ def crash_time_us() -> int:
     This is 1 s after the steady state has begun.
     """
     rows: list[TraceRow] = []
-    play(QUICK, 0, observers=[rows.append])
+    play(QUICK, seed=0, observers=[rows.append])
     return next(row.time_us for row in rows if row.kind == "node_killed")
 
 
@@ -112,7 +112,10 @@ def test_answers_equal_the_reviewed_pages(capsys: Captured, golden: Golden) -> N
 
 
 def test_groups_are_filtered_by_their_states_and_types(capsys: Captured) -> None:
-    """The only group is Stable and has the type `classic`. `STABLE` also finds it."""
+    """The only group is Stable and has the type `classic`.
+
+    States are compared without regard to upper and lower case, so `STABLE` finds the group.
+    """
     for option, value, count in (
         ("--state", "STABLE,empty", 1),
         ("--state", "Dead", 0),
@@ -192,7 +195,7 @@ def test_replaced_coordinator_that_is_cut_off_can_be_asked(
 
 
 def test_reset_is_committed_with_execute(capsys: Captured) -> None:
-    """The reset creates the group `tool`, and commits an offset of it.
+    """The reset creates the group `tool`, and commits an offset for this group.
 
     The log is shorter than 9999 records, so the log's end is committed instead. `state` is the
     state before the reset: Dead, because the group did not exist.
@@ -213,7 +216,7 @@ def test_moment_that_never_comes_is_refused_with_the_end_of_the_run(capsys: Capt
 
 def test_run_that_ends_before_an_answer_is_reported(capsys: Captured) -> None:
     """The question is asked a microsecond before the run ends, so no answer can arrive."""
-    ended_us = play(QUICK, 0).virtual_us
+    ended_us = play(QUICK, seed=0).virtual_us
     code = groups("list", at=f"{ended_us - 1}us")
 
     assert code == EXIT_VIOLATED
@@ -225,7 +228,7 @@ def test_schedule_of_other_code_is_refused_unless_forced(capsys: Captured) -> No
 
     Another version may give another run, with other answers. So the file is refused.
     """
-    stamp = msgspec.structs.replace(stamp_of(QUICK, play(QUICK, 0)), code="0f")
+    stamp = msgspec.structs.replace(stamp_of(QUICK, play(QUICK, seed=0)), code="0f")
     stamped = msgspec.structs.replace(QUICK, replay=stamp)
     Path("found.yaml").write_text(experiment_text(stamped))
     arguments = ["groups", "list", "--replay", "found.yaml", "--at", WHILE_STEADY]

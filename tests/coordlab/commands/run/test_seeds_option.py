@@ -20,7 +20,7 @@ from results_schema.results import EXIT_BAD_ARGUMENTS
 )
 def test_option_seeds_is_a_list_of_ranges_and_numbers(text: str, seeds: tuple[int, ...]) -> None:
     """A seed that is named twice is played once, in its first place."""
-    assert Seeds().convert(text, None, None) == seeds
+    assert Seeds().convert(text, param=None, ctx=None) == seeds
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_option_seeds_is_a_list_of_ranges_and_numbers(text: str, seeds: tuple[in
 )
 def test_invalid_seed_is_refused_with_the_expected_form(text: str, message: str) -> None:
     with pytest.raises(click.BadParameter, match="expected") as refused:
-        Seeds().convert(text, None, None)
+        Seeds().convert(text, param=None, ctx=None)
     assert message in refused.value.message
 
 
