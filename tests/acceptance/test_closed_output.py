@@ -1,4 +1,4 @@
-"""Commands whose output nobody can read any more: a closed pipe, a closed terminal, a full device.
+"""Commands whose output cannot be written: to a closed pipe, a closed terminal, a full device.
 
 A run starts a cluster and injects faults into it, such as a crash. If the output is closed during
 the run, it must heal these faults and stop the nodes of the cluster, as after Ctrl-C.
@@ -131,7 +131,7 @@ def test_run_that_gets_sighup_heals_and_stops(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("list",), ("schema",), ("run", "--help")])
-def test_list_into_a_closed_pipe_ends_with_141_without_a_message(
+def test_printing_command_into_a_closed_pipe_ends_with_141_without_a_message(
     tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     """A command that only prints ends at once and without a message, as `ls` does."""

@@ -54,7 +54,7 @@ def failover(run: VirtualRun) -> CoordinatorFailover:
 
 
 def test_run_passes_and_every_check_that_applies_judges(run: VirtualRun) -> None:
-    """Each check judges one promise of Kafka. Three have nothing to judge here (NOTHING_SEEN).
+    """Each check judges one promise of Kafka. Three checks have nothing to judge (NOTHING_SEEN).
 
     - `fencing`: the old leader is dead, so no append comes from an older leader.
     - `recovery`: the killed broker is back in time.

@@ -2,6 +2,8 @@
 
 All nodes of such a run live in the process of the command. Time passes as on a wall clock, or ten
 times as fast with `--time-scale 10`. Other commands can query the cluster while it runs.
+
+The options SCALED_DOWN and SHORT make a run short. ENDLESS lets its fault last until the run ends.
 """
 
 import json

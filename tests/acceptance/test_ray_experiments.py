@@ -65,4 +65,5 @@ def test_experiment_on_ray_agrees_with_virtual_time(name: str, tmp_path: Path) -
     ]
     # One controller, three brokers, and at least one client.
     assert len(set(pids)) >= 5
+    # `start_ticks` returns None if a process does not exist.
     assert [pid for pid in pids if start_ticks(pid) is not None] == []

@@ -1,6 +1,7 @@
 """`coordlab groups` asks and changes the groups of a cluster on Ray, during a failover.
 
-The cluster belongs to a `coordlab run` in another process. The exit code of `groups` is 1 if the
+The cluster belongs to a `coordlab run` in another process. The option SCALED_DOWN makes the cluster
+small, and ENDLESS lets its fault last until the run ends. The exit code of `groups` is 1 if the
 cluster refused what was asked, and 254 if there is no cluster.
 """
 
@@ -59,7 +60,8 @@ def test_groups_of_a_running_cluster_are_queried_and_changed_during_a_failover(
         # next coordinator.
         code, described = ask(command_line, "describe", "--group", GROUP, "--why")
         (past,) = command_line.runs()
-        check_described(code, described, broker_id(past.journal()[0].node))
+        (crash,) = past.journal()
+        check_described(code, described, killed=broker_id(crash.node))
         # Only the owner may read the file, because any reader can use the cluster as a client.
         assert stat.S_IMODE((past.path / FILE_NAME).stat().st_mode) == 0o600
         check_refused(command_line)

@@ -353,6 +353,7 @@ def test_the_same_commands_act_on_a_cluster_on_ray(command_line: CommandLine) ->
         assert crashed.returncode == EXIT_PASS, crashed.stderr
         shown = json.loads(command_line.run("status", "--json").stdout)
         assert shown["runtime"] == "ray"
+        # The process of the crashed broker is not the process of `up`.
         assert shown["faults"][0]["pid"] not in (None, cluster.pid)
         down = command_line.run("down")
         code, output = ended(cluster)
