@@ -126,6 +126,7 @@ def test_page_names_every_place_of_an_addition(example: Example) -> None:
     places = linked_places(example.row)
 
     def is_in_a_place(path: str) -> bool:
+        # A place is a file, or a folder with all files below.
         return any(path == place or path.startswith(f"{place}/") for place in places)
 
     unnamed = [

@@ -33,6 +33,7 @@ def imported_by(*arguments: str, folder: Path) -> list[str]:
         text=True,
         check=True,
     )
+    # The last line is the program's own; the lines above are those of the command.
     words = answer.stdout.splitlines()[-1].split()
     assert words[:3] == ["exit", "0", "modules"], answer.stdout + answer.stderr
     return words[3:]

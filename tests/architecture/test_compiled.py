@@ -130,6 +130,7 @@ def test_a_class_outside_the_library_inherits_from_none_inside() -> None:
         if path.relative_to(ROOT).parts[0] in compiled.COMPILED_AGAINST
     }
     compiled_classes = {node.name for path in hot for node in classes_of_modules[path]}
+    # Each base of an interpreted class that has the name of a compiled class.
     offenders = [
         f"{path.relative_to(ROOT)}: {node.name}({base})"
         for path, classes in classes_of_modules.items()
@@ -171,6 +172,7 @@ def test_hot_module_does_not_wait_in_a_handler() -> None:
        took four times as long.
     """
     waiting = (ast.Await, ast.Yield, ast.YieldFrom, ast.AsyncFor, ast.AsyncWith)
+    # Each node of a kind in `waiting` in an `except` or `finally` block of any `try` statement.
     offenders = [
         f"{source}:{node.lineno}"
         for source in hot_sources()

@@ -31,14 +31,19 @@ class Process(NamedTuple):
     options: tuple[str, ...] = ()
     """Options of `tests.support.determinism`.
 
-    `--heap` allocates this number of objects first, which changes the addresses of later objects.
+    For example, `--heap 50001` first allocates 50,001 objects, which changes the addresses of later
+    objects.
     """
 
 
 PROCESSES = (
     Process("0"),
     Process("random", options=("--heap", "50001", "--order", "reversed")),
-    Process("4294967295", ("-O",), ("--heap", "1234", "--gc", "off", "--order", "reversed")),
+    Process(
+        "4294967295",  # the largest hash seed
+        interpreter_options=("-O",),
+        options=("--heap", "1234", "--gc", "off", "--order", "reversed"),
+    ),
 )
 
 

@@ -49,7 +49,7 @@ def test_no_module_reads_back_the_sentence_of_a_cause(house: House) -> None:
 
 
 def test_path_of_a_crash_is_what_the_code_calls(house: House) -> None:
-    """The figures list the functions through which a crash passes, from the command to the node.
+    """`crash_path` lists the functions through which a crash passes, from the command to the node.
 
     Each function of this list must call the next function: directly, or as a method of a Ray actor
     (`actor.method.remote(...)`).

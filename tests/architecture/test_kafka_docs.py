@@ -28,7 +28,8 @@ FAMILIES = ("GC", "GM", "MM", "CO", "JC", "JX", "RT", "LD", "SV", "CL", "AS", "F
 """Prefixes of the ids of scenarios, which are in section 10 of BEHAVIOUR.md."""
 # Matches an id such as `GM-05` or `SV-a`, and a range such as `GM-05..07` or `GM-05 to GM-07`.
 ID = re.compile(rf"\b({'|'.join(FAMILIES)})-(\d+|[a-j]\d?\b)(?:(?:\.\.| to \1-)(\d+))?")
-# Matches a section: `2.6`, `6.6 f`, `[S]` or `[J]`.
+# Matches a section: `2.6`, `6.6 f`, `[S]` or `[J]`. A letter after a number is a row only before a
+# punctuation mark or at the end. In "2.6 a member", the letter is a word.
 SECTION = r"(?:\d+(?:\.\d+)*(?: [a-j]\d?(?=[):.,;]|$))?|\[[SJ]\])"
 # File of docs/kafka -> what may follow its name in a citation.
 CITATION = {
@@ -60,6 +61,7 @@ def texts() -> dict[str, str]:
     for path in tracked_files(".py", ".md", ".toml", ".yaml", ".txt"):
         name = path.relative_to(ROOT).as_posix()
         if name not in EXAMPLES:
+            # The `#` at the beginning of a line of a comment is no part of a citation.
             text_by_file[name] = re.sub(r"\n[ #]*", " ", path.read_text(encoding="utf-8"))
     return text_by_file
 
@@ -72,6 +74,7 @@ def sections_of(name: str) -> set[str]:
     """
     text = (KAFKA / f"{name}.md").read_text(encoding="utf-8")
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    # The numbers at the beginnings of headings, such as `2.6`, and the words in backticks.
     numbers = {match[1] for line in headings if (match := re.match(r"(\d+(?:\.\d+)*)", line))}
     words = {word for line in headings for word in re.findall(r"`([a-z-]+)`", line)}
     if name == "MEASURED_BOUNCE":
@@ -146,10 +149,12 @@ def test_citation_is_read_from_a_text(name: str, text: str, cited: list[str]) ->
 def ids_in(text: str) -> Iterator[str]:
     """Yield the ids that a text names. `GM-05..07` and `GM-05 to GM-07` each name three ids."""
     for family, first, last in ID.findall(text):
+        # An id such as `SV-a` has a letter, and is never the beginning of a range.
         if not first.isdigit():
             yield f"{family}-{first}"
             continue
         for number in range(int(first), int(last or first) + 1):
+            # All numbers of a range have as many digits as the first number: 05, 06, 07.
             yield f"{family}-{number:0{len(first)}}"
 
 

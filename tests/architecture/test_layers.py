@@ -94,6 +94,7 @@ def test_documents_link_only_to_files_that_exist() -> None:
     missing = [
         f"{page.relative_to(ROOT)} -> {target}"
         for page in tracked_files(".md")
+        # The path of a link, without its anchor: `a.md` of `[text](a.md#heading)`.
         for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text())
         if "://" not in target and not (page.parent / target).exists()
     ]
@@ -105,6 +106,7 @@ def test_documents_link_only_to_headings_that_exist() -> None:
     missing = []
     for page in tracked_files(".md"):
         for target, anchor in re.findall(r"\]\(([^)#:\s]*)#([^)]*)\)", page.read_text()):
+            # A link without a path, `[text](#heading)`, leads to a heading of the same page.
             linked_page = page.parent / target if target else page
             headings = re.findall(r"^#+ (.*)$", linked_page.read_text(), re.MULTILINE)
             if anchor not in {anchor_of(heading) for heading in headings}:

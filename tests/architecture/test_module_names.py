@@ -31,7 +31,8 @@ PATH = re.compile(
 )
 """DOTTED and PATH are the two forms in which a text names a module or a file.
 
-DOTTED is a dotted name in backticks. PATH is a path below the root of the project.
+DOTTED is a dotted name in backticks. PATH is a path below the root of the project, and not the end
+of a longer path.
 """
 SHORT = 60
 """A string in the code with fewer characters is no prose, so its words count as known names."""

@@ -42,6 +42,7 @@ DRAWING = frozenset({"draw", "play_seed", "play_seeds"})
 SEED_OF_A_SPACE = re.compile(r"\bspace,? seeds? \d|\w \(seeds? \d+\)[.:]")
 """Matches a text that names a schedule by its seed, such as `the space, seed 7` or `(seed 7).`"""
 CITED_FILE = re.compile(r"\bCorpus: `(\w+)`")
+"""Matches a citation of a file of tests/corpus, and has the file's name as its group."""
 
 
 def draws(path: Path) -> bool:
@@ -73,6 +74,7 @@ def test_no_text_names_a_seed_for_its_schedule() -> None:
         f"{path.relative_to(ROOT)}: {match[0]}"
         for path in tracked_files(".py")
         if path != Path(__file__)
+        # A citation may extend over two lines, so each line break is replaced by a space.
         for match in SEED_OF_A_SPACE.finditer(re.sub(r"\s+", " ", path.read_text()))
     ]
     assert citations == []

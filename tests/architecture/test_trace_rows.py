@@ -59,6 +59,7 @@ def test_rows_of_runs_with_every_fault_conform_to_the_table() -> None:
     rows: list[TraceRow] = []
     for name, seed in RUNS.items():
         experiment = load_experiment(str(TESTS / f"{name}.yaml")).experiment
+        # `play` passes each row of the run to the observers.
         play(experiment, seed, observers=(rows.append,))
     # These runs have the kinds of rows and faults that the schedules lack.
     rows += run_ensemble(expiry_of_a_session).rows
@@ -68,6 +69,7 @@ def test_rows_of_runs_with_every_fault_conform_to_the_table() -> None:
     rows += play_virtual(faults_of_machines(), seed=7).rows
     rows += play_virtual(orders_about_a_topic(), seed=7).rows
 
+    # `nonconformity` returns None for a row that conforms to the table.
     problems = {nonconformity(row) for row in rows}
     assert problems == {None}
 
@@ -92,7 +94,7 @@ async def expiry_of_a_session(lab: EnsembleRun) -> None:
         pass
 
     await watcher.subscribe_child_changes("/consumers", ignore)
-    await lab.cut(["client-0"], lab.servers)
+    await lab.cut(["client-0"], lab.servers)  # client-0 is the node of `owner`
     await lab.runtime.sleep(10_000_000)  # 10 s: longer than the owner's session
 
 
@@ -102,6 +104,7 @@ async def owner_whose_deletes_are_lost(lab: GroupLab) -> None:
     The first consumer releases these partitions, but its deletes do not reach the servers.
     """
     owner, newcomer = lab.names
+    # A clogged link delivers no message.
     await lab.rule(Clog(), [owner], lab.servers, apis=("Delete",))
     await lab.runtime.start_node(newcomer)
     await lab.runtime.sleep(10_000_000)

@@ -32,12 +32,12 @@ def test_every_id_of_the_document_is_a_separate_rule() -> None:
 
 
 def test_no_test_names_a_rule_that_does_not_exist() -> None:
-    """A mistyped id would count for no rule, and nobody would notice."""
+    """A mistyped id would count for no rule, and no other test would notice."""
     assert set(places_by_rule()) <= set(read_rules())
 
 
 def test_every_rule_is_quoted_by_a_test_or_has_a_reason() -> None:
-    """Whoever adds a rule must test it, or give the reason why there is no test."""
+    """A person who adds a rule must test it, or give the reason why there is no test."""
     missing = [rule for rule, status in statuses().items() if status == "missing"]
     assert missing == []
 
