@@ -20,9 +20,9 @@ from chaos.conformance.comparison import (
 from chaos.conformance.transcript import ComparisonRules, RequestStep
 from protocol.wire.fields import PlainMessage
 
-# `unordered` has the lists whose order may differ, as `API.list` or with * for every API, and the
-# field that identifies an item of the list. Of these, `unordered_since_4` has the lists that only
-# Kafka 4 shuffles.
+# `unordered` has the lists whose order may differ: an API, or * for every API, a list of its
+# answer, and the field that identifies an item of the list. Of these lists, `unordered_since_4` has
+# the lists that only Kafka 4 shuffles.
 RULES = ComparisonRules(
     ignore=frozenset({"throttle_time_ms"}),
     unordered={
@@ -160,12 +160,12 @@ def test_second_symbol_of_one_id_is_a_difference() -> None:
 
 
 def test_symbol_without_an_id_is_a_difference() -> None:
-    """As the symbol is not bound to an id, nobody knows whether this id is the right one."""
+    """The symbol is not bound to an id, so it is not known whether this id is the right one."""
     assert difference({"member_id": "<member:1>"}, {"member_id": "anything"}) is not None
 
 
 def test_symbols_that_occur_only_in_lists_are_bound_there() -> None:
-    """The order of `members` may differ, and their symbols are not bound to ids yet.
+    """The order of the members may differ, and their symbols are not bound to ids yet.
 
     So the other fields of the items, here the metadata, show which symbol belongs to which id. Two
     symbols must not get the same id.
@@ -209,7 +209,10 @@ def test_unordered_list_is_compared_as_a_multiset() -> None:
 
 
 def test_item_of_an_unordered_list_is_reported_by_its_key() -> None:
-    """Partition 1 differs. The message has its index in the recorded list, which is 1, not ours."""
+    """Partition 1 differs. The message has the partition's index in the recorded list, which is 1.
+
+    In our list, the index of partition 1 is 0.
+    """
     expected: PlainMessage = {
         "topics": [{"partitions": [{"partition_index": 0, "o": 1}, {"partition_index": 1, "o": 2}]}]
     }
@@ -221,7 +224,7 @@ def test_item_of_an_unordered_list_is_reported_by_its_key() -> None:
 
 
 def test_list_that_only_kafka_4_shuffles_keeps_its_order_in_3() -> None:
-    """In RULES this is `DeleteGroups.results`."""
+    """RULES names one such list, `DeleteGroups.results`."""
 
     def results(*ids: str) -> PlainMessage:
         return {"results": [{"group_id": group_id} for group_id in ids]}
@@ -256,7 +259,7 @@ def test_disconnection_in_the_place_of_an_answer_differs() -> None:
 
 
 def test_answer_where_kafka_gave_none_is_a_difference_while_the_recorder_listened() -> None:
-    """The recorder waited 400 ms for an answer of Kafka. Nobody knows what came later.
+    """The recorder waited 400 ms for an answer of Kafka. An answer after that was not recorded.
 
     If we answer after 399 ms, that differs, because the recorder would have seen such an answer of
     Kafka. If we answer after 551 ms, that is later than 400 ms and the tolerance of 150 ms, so it

@@ -34,7 +34,8 @@ def spoil(folder: Path) -> None:
     """Change the recorded answers of steps 2 and 5, so that our cluster gives others."""
     path = folder / "mine" / "generations.json"
     recording = json.loads(path.read_text())
-    # The recorded generation is 1, the first one of a group.
+    # Steps are counted from 1, so `steps[1]` is step 2. Its recorded generation is 1, the first
+    # generation of a group.
     recording["steps"][1]["response"]["generation_id"] = 2
     recording["steps"][4]["response"]["error_code"] = 99
     path.write_text(json.dumps(recording))
@@ -67,7 +68,7 @@ def test_conform_as_json_has_shares_and_every_difference(
     spoil(folder)
     assert run_cli(["conform", str(folder), "--json"]) == EXIT_VIOLATED
     document = json.loads(capsys.readouterr().out)
-    # All steps are equal but the two that `spoil` has changed.
+    # All steps are equal, except the two steps that `spoil` has changed.
     steps = document["share"]["steps"]
     assert document["share"] == {"equal": steps - 2, "steps": steps}
     assert document["equal_files"] == 0

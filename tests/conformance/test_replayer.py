@@ -96,7 +96,7 @@ def test_missing_answer_is_a_difference(tmp_path: Path) -> None:
         del unanswered["outcome"]
         unanswered.update(
             answered_ms=unanswered["at_ms"] + 1,
-            # The answer is the last one of all.
+            # The answers of a recording are numbered in their order. This answer is the last.
             answer_seq=99,
             response={"throttle_time_ms": 0, "groups": []},
         )
@@ -173,11 +173,11 @@ def test_failover_recording_is_played_on_three_brokers(tmp_path: Path) -> None:
         assert heartbeats[-1]["broker"] == 0
         heartbeats[-1]["broker"] = 1
 
-    # Our failover takes another time than that of Kafka, so that times and the order of answers may
-    # differ. But no answer itself may differ, and none may be missing.
+    # Our failover does not take as long as Kafka's. So times and the order of answers may differ.
+    # But no answer itself may differ, and no answer may be missing.
     same = judge_changed(FAILOVER, "fo-kill-session", tmp_path, change_nothing)
     assert not {"answer", "no answer", "ended"} & set(differing(same).values())
-    assert 10 not in differing(same), "step 10 goes to the dead broker: connection refused"
+    assert 10 not in differing(same), "step 10 goes to the dead broker: both refuse the connection"
 
     changed = judge_changed(FAILOVER, "fo-kill-session", tmp_path, ask_the_other_broker)
     assert set(differing(changed)) - set(differing(same)) == {15}
@@ -210,7 +210,7 @@ def test_recorded_leader_is_reached_by_trying_other_member_ids() -> None:
 
 
 def test_leader_that_no_member_ids_lead_to_is_a_difference(tmp_path: Path) -> None:
-    """The group has only one member, which is its leader with any id. So no seed can help."""
+    """The only member of the group is its leader, whatever its id is. So no seed can help."""
 
     def change(recording: Recording) -> None:
         recording["steps"][1]["response"]["leader"] = "someone"

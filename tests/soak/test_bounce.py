@@ -43,7 +43,10 @@ def bounce(seed: int) -> RollingBounce:
 
 
 def test_measured_times_agree_with_the_predicted_ones() -> None:
-    """The times of all leaves and joins of all seeds are compared. A run has six of each."""
+    """The times of all leaves and joins of all seeds are compared.
+
+    A run has six leaves and six joins.
+    """
     runs = [
         load_or_compute("bounce", str(seed), RollingBounce, partial(bounce, seed))
         for seed in range(SEEDS)

@@ -69,7 +69,7 @@ def say_exploration(results: dict[str, Any]) -> None:
     runs = ", ".join(f"{number:,} {name}" for name, number in results["runs"].items() if number)
     say(
         f"**explore {SPACE}**: {results['seeds']:,} of {DRAWN:,} seeds: {runs}; "
-        # An hour has 3.6e9 microseconds.
+        # An hour has 3.6e9 microseconds. The time is that of the runs' simulated clocks.
         f"{results['virtual_us'] / 3.6e9:,.0f} hours of the runs' own time, "
         f"{results['faults_hit']:,} faults hit, {results['commits']:,} commits acknowledged"
     )

@@ -68,6 +68,7 @@ def planted_tests() -> dict[str, PlantedTest]:
     return {
         name: function
         for name, function in inspect.getmembers(planted_bugs, inspect.isfunction)
+        # A test that expects a finding says so in its name.
         if name.startswith("test_") and "_found" in name
     }
 
@@ -77,6 +78,7 @@ def attempt(test: PlantedTest, seed: int) -> Tried:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(planted, "SEED", seed)
         try:
+            # `attempt` calls the test without pytest, so it passes the only fixture itself.
             if "monkeypatch" in inspect.signature(test).parameters:
                 test(monkeypatch)
             else:
@@ -176,6 +178,7 @@ def test_every_mutant_of_the_coordinator_is_killed_by_the_tests_of_its_scenario(
 
 
 SAMPLED = 300
+"""The number of mutants in the sample."""
 SAMPLE_SEED = 7
 KILLED_AT_LEAST = 0.85
 """The tests must kill this share of the sampled mutants."""

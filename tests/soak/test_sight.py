@@ -36,10 +36,14 @@ from tests.support.soak import say
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_600)]
 
 SITTING_S = 45 * 60
+"""The length of a sitting: 45 minutes."""
 LOWEST_PRIORITY = 19
 """The highest niceness that a process can have, which is the lowest priority."""
 LATER = "after"
-"""The name of a sample's second record, which is about newer code than the record named FIRST."""
+"""The name of a sample's second record, which is about newer code than the record named FIRST.
+
+A record has the result of each mutant of a sample.
+"""
 SAMPLE_NUMBERS = sorted(
     int(path.stem.rpartition("_")[2]) for path in SAMPLES.glob("sample_*.jsonl")
 )

@@ -100,7 +100,7 @@ def compared(
         for name, rows in traces.items()
     }
     summaries = []
-    # `analyze` reads small runs with plain Python. With a limit of 0 rows, no run is small. So
+    # `analyze` reads a run of at most `whole_run_rows` rows with plain Python. With the limit 0,
     # Spark reads every run.
     for by_spark in analyze(list(written.values()), spark=spark, whole_run_rows=0):
         by_python = summarize_rows(

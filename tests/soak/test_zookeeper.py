@@ -147,7 +147,8 @@ async def kill_last_member(lab: GroupLab, seed: int) -> None:
     """
     # Each seed kills the member 37 ms later than the seed before, modulo the 2,000 ms of a tick.
     # The numbers 37 and 2,000 have no common factor, so the deaths spread over the whole tick.
-    await lab.runtime.sleep(seed * 37 % TICK_MS * 1_000)
+    delay_ms = seed * 37 % TICK_MS
+    await lab.runtime.sleep(delay_ms * 1_000)
     lab.change_began_us = lab.runtime.now_us()
     await lab.runtime.crash(member_name(lab.members - 1))
     # The session ends after 8 s at the latest.
@@ -227,7 +228,8 @@ def test_measured_deaths_agree_with_the_predicted_ones(members: int) -> None:
 def _compare(costs: Sequence[Change], measured: Measured, timeouts_us: Sequence[int]) -> None:
     """Check the two rules of the module's docstring.
 
-    `timeouts_us` has for each seed the time that a timeout decides.
+    `timeouts_us` has for each seed the time that a timeout decides: in a join with conflicts the
+    time until the group is stable, and in a death the time until the session ends.
     """
     # Rule 1: each measured value lies within the range of the seeds.
     names = ["failed", "conflicts", "notifications", "reads"]
