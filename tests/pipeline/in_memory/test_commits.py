@@ -11,6 +11,7 @@ from pipeline.in_memory.commits import commits_of
 from pipeline.in_memory.trace import Trace
 from tests.support.builders.trace_builder import parse_trace
 
+# The parts of a line between its time and the name of the partition.
 COMMITTED = "consumer-a offsets_committed group=g peer=broker-0 partition="
 FAILED = "consumer-a commit_failed group=g peer=broker-0 partition="
 TOO_LARGE, UNKNOWN = "OFFSET_METADATA_TOO_LARGE", "UNKNOWN_TOPIC_OR_PARTITION"

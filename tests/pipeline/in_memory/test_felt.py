@@ -46,6 +46,7 @@ def test_time_without_an_owner_lasts_from_a_revocation_to_the_next_assignment() 
     4 consumer-a partitions_revoked group=g member=a-1 generation=1 partitions=t-0,
     7.5 consumer-b partitions_assigned group=g member=b-1 generation=2 partitions=t-0,
     """)
+    # The figures count from the steady state to the end of the run.
     assert (figures["from_us"], figures["to_us"]) == (1_000_000, 20_000_000)
     assert figures["unowned_us"] == 3_500_000
 
@@ -227,6 +228,7 @@ EXPIRED = f'{REMOVED} cause="session expiry"'
 A2_EXPIRED = EXPIRED.replace("a-1", "a-2")
 
 
+# Each case has what happens to the member before its removal.
 @pytest.mark.parametrize(
     ("earlier_rows", "removal", "sent_away"),
     [

@@ -47,7 +47,10 @@ class Story:
         self.rows: list[TraceRow] = []
 
     def add(self, kind: TraceKind, *, node: str = "broker-1", **columns: object) -> "Story":
-        """Add a row of broker-1, or of `node`, one second after the row before."""
+        """Add a row of broker-1, or of `node`, one second after the row before; return the story.
+
+        `columns` are the other columns of the row.
+        """
         event = TraceEvent(kind=kind, **columns)  # type: ignore[arg-type]  # columns of any type
         time_us = (len(self.rows) + 1) * 1_000_000
         self.rows.append(

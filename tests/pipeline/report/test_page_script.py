@@ -3,7 +3,8 @@
 The page shows a run as several charts, called lanes, which have a common time axis. A reader who
 zooms one lane zooms all lanes. The tests move the mouse, press keys or touch the screen. Then they
 ask the script which part of the run is shown. The script's functions belong to the object
-`window.coordlab` of the page. A test also fails if the page reported an error (`seen.problems`).
+`window.coordlab` of the page; its function `range` returns the begin and the end of the shown part,
+in seconds. A test also fails if the page reported an error (`seen.problems`).
 """
 
 from collections.abc import Iterator

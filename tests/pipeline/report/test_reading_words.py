@@ -76,11 +76,11 @@ def test_run_whose_members_may_commit_does_not_name_the_settings() -> None:
 
 
 def _why_not_read(ownership: list[Row], **fault: Any) -> str | None:  # noqa: ANN401 - any field
-    """Return the report's reason why nobody read from orders-2 and orders-3 from 10 s on.
+    """Return the report's reason why no member read from orders-2 and orders-3 from 10 s on.
 
-    The run: broker-2 is cut off from the other brokers at 10 s. It led orders-2, which nobody reads
-    for 54 s. Another broker led orders-3, which nobody reads for 8 s. The controller fences
-    broker-2 (excludes it from the cluster) 7.79 s after the fault, at 17.79 s.
+    The run: broker-2 is cut off from the other brokers at 10 s. broker-2 led orders-2, which no
+    member reads for 54 s. Another broker led orders-3, which no member reads for 8 s. The
+    controller fences broker-2 (excludes it from the cluster) 7.79 s after the fault, at 17.79 s.
 
     `ownership` has rows of the table `ownership`; `fault` replaces fields of the fault. The reason
     is returned without its HTML tags. It is None if the report gives no reason.

@@ -66,6 +66,7 @@ def test_failover_without_a_rebalance_is_reported() -> None:
 
 def test_rebalance_has_its_reason_and_that_of_the_client() -> None:
     """The client's own reason is often the only hint at a cause."""
+    # c-0 is removed, because its session expires, and joins again.
     row = rebalance(
         reason="join", client_reason="need to re-join with the given member-id", added=["c-0"]
     )

@@ -68,7 +68,7 @@ def test_of_many_partitions_and_groups_the_worst_is_named() -> None:
 
 
 def test_time_without_an_owner_and_records_processed_again_are_caveats() -> None:
-    """Each caveat names its group, and its figure has a unit."""
+    """Each caveat names the group with the largest figure, and counts the other groups."""
     summary = run(g=felt_group(unowned_us=45 * S, repeated=1), h=felt_group(repeated=7))
     assert caveats_of(summary) == (
         "a partition of g had no owner for 45.00 s",

@@ -44,7 +44,10 @@ def pause(detect_us: int, name: str) -> FaultSummary:
 
 
 def row(comparison: Comparison, label: str, fault: str | None = "crash") -> ComparisonRow:
-    """Return the one row with this label and fault."""
+    """Return the one row with this label and fault.
+
+    `crash` is the title of a run's only crash. The rows about whole runs have the fault None.
+    """
     (only_row,) = [row for row in comparison.rows if row.label == label and row.fault == fault]
     return only_row
 

@@ -29,7 +29,8 @@ def test_group_states_follow_the_group_on_each_coordinator(analysed: AnalysedRun
     The number of members is that at the beginning of the state: three at 20.51 s, when c-2 joins,
     and two at 30 s, when c-1 has been removed. At 46.2 s broker-2 loads the group after a restart.
     The trace does not tell how many members were loaded. So the number is None until the next
-    generation is Stable.
+    generation is Stable. At 48.5 s broker-2 unloads the group, and until 49 s the group has no
+    state.
     """
     rows = read_table(analysed.directories["talk"], "group_states")
     columns = ("leader_epoch", "state", "generation", "members", "from_us", "to_us", "length_us")

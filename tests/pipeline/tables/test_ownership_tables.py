@@ -186,7 +186,7 @@ def test_tenure_overlap_counts_heartbeats_and_commits_of_each_coordinator(
     """
     overlaps = analysed.table("split", "tenure_overlaps", "partition")
     row = overlaps[("__consumer_offsets-0",)]
-    row.pop("run")
+    row.pop("run")  # `analysed.table` has already checked this column
     assert row == {
         "partition": "__consumer_offsets-0",
         "groups": ["g"],
@@ -338,6 +338,7 @@ def test_rebalances_that_cannot_store_an_assignment_are_marked(analysed: Analyse
         # The last member has left: no generation follows, and the next row does not list c-1 again.
         (30 * S, "session expiry"): [5, None, None, ["c-1"], [], None],
         (31 * S, "join"): [6, 7, None, [], ["c-3"], 34_100_000],
+        # The run ends at 40 s, before this rebalance completes.
         (35 * S, "group too large"): [7, None, None, [], [], None],
     }
     # No member causes this rebalance: the coordinator starts it when it loads the group.

@@ -35,7 +35,10 @@ def test_runs_of_random_traces_equal_the_oracle(random_runs: tuple[AnalysedRun, 
 
 
 def test_groups_of_random_traces_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """A load of the group names its offsets partition. Without a load, the group's name decides."""
+    """A row about the load of a group names the group's offsets partition.
+
+    If the trace has no such row, the partition follows from the group's name.
+    """
     rows = check_table(random_runs, "groups", groups_of, ("group",))
     assert len({row["partition"] for row in rows}) > 1
     assert len({row["consumers"] for row in rows}) > 1

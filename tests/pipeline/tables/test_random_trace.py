@@ -89,6 +89,7 @@ def test_random_runs_have_ties_and_two_incarnations_and_open_ends() -> None:
         if row.incarnation
     }
     assert len(restarted) > 10
-    # Some runs record that they stop. The other runs broke off, so their intervals have no ends.
+    # Some runs end with a row of the stage "stopping". The other runs broke off, so their intervals
+    # have no ends.
     ended = [any('"stopping"' in (row.detail or "") for row in rows) for rows in runs]
     assert 4 < sum(ended) < len(ended)

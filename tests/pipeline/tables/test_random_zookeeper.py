@@ -113,6 +113,7 @@ def test_late_release_shows_in_the_tables(random_runs: Runs) -> None:
     (run,) = (run for run in random_runs if run.run.startswith("zookeeper_late_release"))
     sessions = run.table("zookeeper_sessions")
     (expired,) = (row for row in sessions if row["end"] == "expired")
+    # The consumer learned of the expiry only when the session had already ended.
     assert expired["ended_us"] < expired["learned_us"]
     next_sessions = [
         row for row in sessions if row["consumer"] == expired["consumer"] and row != expired

@@ -31,6 +31,7 @@ def _documented() -> dict[str, list[tuple[str, str]]]:
     for line in PAGE.read_text().splitlines():
         if heading := re.fullmatch(r"## (\w+)", line):
             columns = tables.setdefault(heading[1], [])
+        # A row belongs to the table of the heading above.
         elif row := re.fullmatch(r"\| `(\w+)` \| (\S+) \| .*\|", line):
             columns.append((row[1], row[2]))
     return tables

@@ -6,7 +6,7 @@ These processes are the lives of the place, and are numbered from 1. The lane ha
 place. Its bars are parts of lives:
 
 - BEFORE: the former version works
-- STOPPING: the process was told to stop, and has not ended
+- STOPPING: the process has the order to stop, and has not ended
 - AWAY: the place has no process
 - STARTING: the successor is not ready yet
 - AFTER: the new version is ready
@@ -51,7 +51,7 @@ def entry(fault: str, **resolved: Any) -> JournalEntry:  # noqa: ANN401 - values
 
 
 def stop(place: str, at_s: int, down_s: int | None) -> dict[str, Any]:
-    """Return the journal's record of a stop: told to stop at `at_s`, ended at `down_s`.
+    """Return the journal's record of a stop: ordered at `at_s`, ended at `down_s`.
 
     If `down_s` is None, the process never ended.
     """

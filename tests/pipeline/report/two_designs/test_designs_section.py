@@ -114,6 +114,7 @@ def test_growth_chart_shows_counts_of_this_run_and_curves_of_the_formula() -> No
     # One curve is for the cluster on which Kafka 1.1.1 was measured, the other for the cluster of
     # this run.
     assert curves == {"law: 1 broker, 64 partitions", "law: 1 broker, 6 partitions"}
+    # A reader can pick a kind of change. This run has only one kind.
     assert growth.picks[0].options == ("one member joins",)
 
 
