@@ -329,6 +329,7 @@ def test_selection_changes_the_chart_of_many_members(shelf: Shelf) -> None:
 
 
 def _length(span: tuple[float, float]) -> float:
+    """Return the length of a span of time, which has a begin and an end."""
     return span[1] - span[0]
 
 

@@ -216,7 +216,7 @@ def test_a_library_of_these_sources_and_this_python_is_used(checkout: Path) -> N
 def test_a_changed_source_leaves_all_modules_interpreted_with_a_message(
     checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The user is told once that the library is outdated, however many modules are imported."""
+    """The message that the library is outdated comes once, however many modules are imported."""
     finder = _finder(checkout)
     checkout.joinpath(*SOURCE).write_text("ANSWER = 43\n", encoding="utf-8")
     assert finder.find_spec("protocol.hot", None) is None

@@ -30,8 +30,8 @@ def house() -> House:
 
 def test_no_folder_has_more_modules_than_a_reader_takes_in(house: House) -> None:
     """Readers find a module by the list of names in its folder, which must stay short."""
-    folder, modules = house.largest_folder
-    assert modules <= MODULES_MAX, folder
+    folder, number_of_modules = house.largest_folder
+    assert number_of_modules <= MODULES_MAX, folder
 
 
 def test_a_public_name_is_found_in_one_module(house: House) -> None:

@@ -140,7 +140,7 @@ def test_name_in_a_docstring_exists() -> None:
             elif isinstance(node, ast.Attribute):
                 names_in_code.add(node.attr)
             elif isinstance(node, ast.arg | ast.keyword):
-                names_in_code.add(node.arg or "")
+                names_in_code.add(node.arg or "")  # None in a call with `**keywords`
             elif isinstance(
                 node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
             ):

@@ -24,7 +24,7 @@ from scripts.docs.zookeeper_rules_page import (
 def test_every_id_of_the_document_is_a_separate_rule() -> None:
     """The parser of the document finds every rule. A rule that it missed could stay untested.
 
-    The number 85 is written here, so that nobody adds or removes a rule by accident.
+    The number 85 is written here, so that no rule is added or removed by accident.
     """
     ids = set(re.findall(r"\bZK-\d+\b", RULES.read_text(encoding="utf-8")))
     assert ids == set(read_rules())

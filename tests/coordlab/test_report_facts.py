@@ -221,6 +221,7 @@ def test_facts_of_a_manifest_of_an_older_version_are_those_it_has(tmp_path: Path
     guards = [setting for setting in facts.settings if setting.section == "cluster.guards"]
     assert guards == [SettingFact(section="cluster.guards", name="gone_guard", value="true")]
     assert not any(setting.section == "lab.cluster.storage" for setting in facts.settings)
+    # Without group.coordinator.new.enable it is not known which coordinator the run imitates.
     assert facts.coordinator is None
     assert "gone_guard" in (facts.experiment_yaml or "")
 

@@ -25,7 +25,7 @@ SEEDS = 200
 MEASURED_MS = {"leave": (1817, 2517, 3093), "join": (2064, 2794, 3230)}
 """Measured median, 90th percentile and largest value: MEASURED_BOUNCE bounce, eager range."""
 CALLBACKS = 6 * 11 + 6 * 12
-"""The number of callbacks in a run by which members are told about their new partitions.
+"""The number of callbacks in a run by which members learn of their new partitions.
 
 In each of the 6 leaves, each of the 11 remaining members gets such a callback. In each of the 6
 joins, all 12 members get one. Before each of these callbacks, another callback takes the member's

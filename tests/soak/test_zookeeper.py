@@ -54,7 +54,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     # Attempts that failed, and conflicts in all attempts.
     failed: int
     conflicts: int
-    # Messages by which ZooKeeper told a member that something has changed that the member watches.
+    # Messages of ZooKeeper to a member: something that the member watches has changed.
     notifications: int
     # Requests of members to ZooKeeper.
     reads: int

@@ -91,6 +91,7 @@ def test_runs_of_several_seeds_are_one_line(
     (line,) = [line for line in shown.splitlines() if "1..3" in line]
     name, *cells = line.split()
     assert cells == ["virtual", "1..3", "completed", "pass"]
+    # One line is about seed 5, and the other about the seeds 1 to 3.
     assert sum(line.startswith("coordinator_crash/") for line in shown.splitlines()) == 2
     assert "their directories end in -seed-N" in shown
     assert [run.manifest.seed for run in named_runs([Path(name)], tmp_path)] == [1, 2, 3]

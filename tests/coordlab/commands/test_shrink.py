@@ -159,7 +159,8 @@ def test_ctrl_c_writes_the_smallest_schedule_so_far(tmp_path: Path) -> None:
     assert len(written.faults) <= 3
 
 
-# Three findings of a run, each a broken promise.
+# Three findings of a run, each a broken promise. A claim is the summary of a finding with
+# placeholders for names and numbers, so that similar findings have one claim.
 FENCING = PlayedFinding(
     signature=Signature(check="fencing", claim="x"), summary="an append of an old leader", time_us=1
 )

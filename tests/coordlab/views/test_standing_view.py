@@ -63,7 +63,10 @@ def crash(number: int, *, healed_at_us: int | None) -> JournalEntry:
 def progress(
     cluster: ClusterStatus | None, *faults: JournalEntry, stage: str = "steady"
 ) -> Progress:
-    """Return the progress of a cluster that has been up for a minute."""
+    """Return the progress of a cluster that has been up for a minute.
+
+    `cluster` is None if the cluster has no status yet.
+    """
     return Progress(stage=stage, time_us=60 * SECOND, status=cluster, faults=faults)
 
 

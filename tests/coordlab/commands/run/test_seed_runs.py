@@ -51,6 +51,7 @@ def seed_run(
 ) -> SeedRun:
     """Return the result of one seed; `past` is its run directory, if it wrote one."""
     violated = verdict is Verdict.VIOLATED
+    # A violated check had two findings, and the run kept the first of them.
     check = CheckReport(
         check="fencing",
         outcome=CheckOutcome.VIOLATED if violated else CheckOutcome.PASS,

@@ -35,6 +35,7 @@ def test_option_seeds_is_a_list_of_ranges_and_numbers(text: str, seeds: tuple[in
     ],
 )
 def test_invalid_seed_is_refused_with_the_expected_form(text: str, message: str) -> None:
+    """The message says which forms are valid, because a user may guess the form of a range."""
     with pytest.raises(click.BadParameter, match="expected") as refused:
         Seeds().convert(text, param=None, ctx=None)
     assert message in refused.value.message
