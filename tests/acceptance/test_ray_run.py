@@ -180,6 +180,7 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     """Run an experiment until its fault is in force, then press Ctrl-C."""
     command_line = CommandLine(tmp_path_factory.mktemp("interrupted"))
     with command_line.started("run", "coordinator_crash", *SCALED_DOWN, *ENDLESS) as process:
+        # If the process ends too early, the wait ends, too, and the next line shows its output.
         wait_until(lambda: process.poll() is not None or in_force(command_line), "the fault")
         assert process.poll() is None, process.communicate()
         # A terminal sends the signal to all processes of the command, also to Ray's processes.

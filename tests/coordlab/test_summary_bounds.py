@@ -111,11 +111,13 @@ def test_phases_fit_the_terminal_and_no_name_is_truncated(width: int) -> None:
     """One fault is shown in full; three faults are a table, and fifty a table of bounded length."""
     for count in (1, 3, 50):
         shown = console(width)
-        print_phases(shown, summary_of("x/1", *map(crash, range(count))))
+        crashes = [crash(number) for number in range(count)]
+        print_phases(shown, summary_of("x/1", *crashes))
         lines = lines_of(shown)
         assert max(map(len, lines)) <= width
         assert not [line for line in lines if "\N{HORIZONTAL ELLIPSIS}" in line]
         assert len(lines) < 90
+    # The last lines are those of fifty faults, of which the table shows twenty.
     assert any(line.startswith("and 30 more: table figures") for line in lines)
 
 

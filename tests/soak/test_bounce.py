@@ -6,6 +6,9 @@ If the simulation is right, the measured times could have been drawn from these 
 the measured median must lie in the middle half of the seeds' values, between the 25th and the 75th
 percentile. The largest of the twelve measured values must lie between the 1st and the 99th
 percentile.
+
+`load_or_compute` saves the result of each seed, so that an interrupted test continues where it
+ended. `say` prints a line.
 """
 
 from functools import partial

@@ -4,8 +4,8 @@ The seed decides when each node of the experiment starts. So the seed also decid
 timers of the nodes have come when a fault hits them. A few seeds are played again in another
 process, and must give the same run: a run must depend on nothing but its experiment and its seed.
 
-These tests are a part of the soak, a set of very long tests. The results of the runs are saved, so
-that an interrupted soak continues where it ended.
+These tests are a part of the soak, a set of very long tests. `load_or_compute` saves the result of
+each run, so that an interrupted soak continues where it ended. `say` prints a line.
 """
 
 import json

@@ -19,6 +19,9 @@ killed the mutant. There are three kinds of mutants:
   kill it.
 - A recorded mutant was drawn long ago, and the tests killed it. They must still kill it after the
   code was moved or reworded.
+
+`load_or_compute` saves a result, so that an interrupted test continues where it ended. `say` prints
+a line.
 """
 
 import inspect

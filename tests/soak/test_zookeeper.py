@@ -20,7 +20,8 @@ Two rules compare the simulation with the measurement:
 Rule 1 does not apply to the time of a join with conflicts, which takes hardly longer than its
 back-off of 2 s.
 
-Ids such as ZK-49 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
+Ids such as ZK-49 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md. `load_or_compute` saves the result
+of each seed, so that an interrupted test continues where it ended. `say` prints a line.
 """
 
 from collections.abc import Sequence

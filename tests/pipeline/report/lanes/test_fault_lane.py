@@ -31,6 +31,7 @@ ACCIDENT = journal_entry(
 
 
 def run_with(*faults: JournalEntry) -> ReportInput:
+    """Return the input of the report about a run with these faults and accidents."""
     return report_input(run_facts(faults=faults))
 
 
