@@ -36,6 +36,7 @@ from cluster.virtual.replica_checks import CHECKED_ROWS, ReplicaChecks
 from cluster.virtual.role_checks import ROLE_KINDS, RoleChecks
 from cluster.virtual.starts import draw_starts, draw_wait_us
 from cluster.virtual.task_checks import TASK_KINDS, TaskChecks
+from cluster.virtual.transaction_checks import ProducerEpochChecks
 from cluster.virtual.tripwires import tripwires
 from partition_log.memory_storage import MemoryStorage
 from protocol.answer_contract import check_answer
@@ -105,6 +106,7 @@ class VirtualRuntime(VirtualLives, Runtime):
         self._metrics_checks = MetricsChecks()
         self._task_checks = TaskChecks()
         self._role_checks = RoleChecks(self._lives)
+        self._epoch_checks = ProducerEpochChecks()
         self._invariants_every = invariants_every or 0
         self._nodes_due_at = self._invariants_every
         """The nodes check themselves next when `events_run` has reached this number."""
@@ -267,6 +269,8 @@ class VirtualRuntime(VirtualLives, Runtime):
             self._task_checks.observe(row)
         if row.kind in ROLE_KINDS:
             self._role_checks.observe(row)
+        if row.kind == TraceKind.TRANSACTION_STATE:
+            self._epoch_checks.observe(row)
 
     def _check_answer(self, node: NodeName, request: AnyRequest, response: AnyResponse) -> None:
         """Check an answer of a node before it leaves. Raises: InvariantViolation."""

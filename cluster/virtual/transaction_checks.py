@@ -1,16 +1,23 @@
-"""Checks of transaction coordinators: an answer agrees with what the coordinator knows afterwards.
+"""Checks of transaction coordinators: their answers, and the producer epochs in their rows.
 
-A check looks at the coordinator's state of the transactional id, just before the answer is sent. If
-the broker no longer coordinates the transactional id by then, or if the id now belongs to another
-producer, there is nothing to compare, and the answer is not checked.
+An answer must agree with what the coordinator knows afterwards. A check looks at the coordinator's
+state of the transactional id, just before the answer is sent. If the broker no longer coordinates
+the transactional id by then, or if the id now belongs to another producer, there is nothing to
+compare, and the answer is not checked.
+
+A producer's epoch must rise when another producer takes over, or when the coordinator aborts the
+transaction without being asked by the producer. It must not rise otherwise (`ProducerEpochChecks`).
 
 Source: Kafka TransactionCoordinator.handleInitProducerId, handleAddPartitionsToTransaction,
-endTransaction.
+endTransaction, abortTimedOutTransactions.
 """
+
+import msgspec
 
 from cluster.broker.node import BrokerNode
 from coordinator.transaction.metadata import TransactionMetadata
 from coordinator.transaction.states import TransactionState
+from protocol.causes import TransactionCause
 from protocol.errors import ErrorCode, InvariantViolation
 from protocol.ids import CONSUMER_OFFSETS, TopicPartition
 from protocol.messages.transaction import (
@@ -22,12 +29,60 @@ from protocol.messages.transaction import (
     InitProducerIdResponse,
 )
 from protocol.partitioner import partition_for
+from protocol.trace import TraceRow
 
 _DECIDED = {
     True: (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT),
     False: (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT),
 }
 """Was the transaction committed (True) or aborted (False)? -> the states that it can then have."""
+
+_RAISE_EPOCH = frozenset({TransactionCause.TIMED_OUT, TransactionCause.NEW_PRODUCER})
+"""Causes of an abort that the producer has not asked for. It must fence the producer."""
+_KEEP_EPOCH = frozenset(
+    {
+        TransactionCause.PARTITIONS_ADDED,
+        TransactionCause.ENDED,
+        TransactionCause.MARKERS_WRITTEN,
+    }
+)
+"""Causes of steps that the producer itself takes, or that follow from an earlier decision."""
+
+
+class ProducerEpochChecks:
+    """The check of the producer epochs in the rows TRANSACTION_STATE.
+
+    Each tenure of a coordinator (a load of a partition of `__transaction_state` in a leader epoch)
+    is followed by itself, because the rows of two brokers may be of any order.
+    """
+
+    def __init__(self) -> None:
+        self._producers: dict[tuple[str, int, str, int, str], tuple[int, int]] = {}
+        """Node, incarnation, partition, leader epoch and transactional id -> the producer id and
+        the epoch in the last row."""
+
+    def observe(self, row: TraceRow) -> None:
+        """Check a row TRANSACTION_STATE. Raises: InvariantViolation."""
+        detail = msgspec.json.decode(row.detail or "{}")
+        transactional_id = detail["transactional_id"]
+        tenure = (row.node, row.incarnation, row.partition or "", row.leader_epoch or 0)
+        producer = (detail["producer_id"], detail["producer_epoch"])
+        known = self._producers.get((*tenure, transactional_id))
+        self._producers[(*tenure, transactional_id)] = producer
+        if known is None:
+            return
+        (known_id, known_epoch), (producer_id, epoch) = known, producer
+        if row.cause in _RAISE_EPOCH:
+            is_right = producer_id == known_id and epoch > known_epoch
+        else:
+            is_right = row.cause not in _KEEP_EPOCH or producer == known
+        if not is_right:
+            raise InvariantViolation(
+                "a producer's epoch rises when it is replaced or aborted by others, not otherwise",
+                f"{row.node}: {transactional_id} had the producer id {known_id} with epoch "
+                f"{known_epoch}, and has {producer_id} with epoch {epoch} in {detail['to']} "
+                f"({row.cause})",
+            )
 
 
 def init_answered(

@@ -1,4 +1,4 @@
-"""The check that finds wrong answers of a transaction coordinator.
+"""The checks that find wrong answers and wrong producer epochs of a transaction coordinator.
 
 In virtual time a check sees each answer that a broker sends, and the state of the broker at this
 moment. If a broker says that a transaction is committed, for example, its own state must say so,
@@ -12,7 +12,12 @@ from typing import cast
 import pytest
 
 from cluster.broker.node import BrokerNode
-from cluster.virtual.transaction_checks import end_answered, init_answered, offsets_answered
+from cluster.virtual.transaction_checks import (
+    ProducerEpochChecks,
+    end_answered,
+    init_answered,
+    offsets_answered,
+)
 from coordinator.transaction.metadata import TransactionMetadata
 from coordinator.transaction.states import TransactionState
 from protocol.errors import ErrorCode, InvariantViolation
@@ -25,6 +30,7 @@ from protocol.messages.transaction import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from tests.support.builders.trace_builder import parse_trace
 
 TX = "tx"
 PRODUCER, EPOCH = 7, 3
@@ -140,3 +146,61 @@ def test_producer_gets_the_id_and_the_epoch_that_the_coordinator_has() -> None:
         InvariantViolation, match="InitProducerId gives the producer 7 with epoch 2"
     ):
         init_answered(broker, request, wrong)
+
+
+# -- producer epochs --
+
+
+def state(node: str, cause: str, to: str, *, producer: int = PRODUCER, epoch: int) -> str:
+    """Return a row of a hand-written trace: TX enters the state `to`."""
+    return (
+        f"1 {node} transaction_state partition=__transaction_state-0 leader_epoch=5 "
+        f'cause="{cause}" transactional_id={TX} producer_id={producer} producer_epoch={epoch} '
+        f"to={to}\n"
+    )
+
+
+def observe_states(*rows: str) -> None:
+    """Let the check see these rows. It raises at a violation."""
+    checks = ProducerEpochChecks()
+    for row in parse_trace("".join(rows)):
+        checks.observe(row)
+
+
+BEGUN = state("broker-0", "a producer began", "Empty", epoch=3)
+ADDED = state("broker-0", "partitions added", "Ongoing", epoch=3)
+
+
+def test_epochs_of_a_sound_coordinator_pass() -> None:
+    """The producer commits. Then its next transaction times out, which raises the epoch.
+
+    The new producer gets a new id, which begins with epoch 0. broker-1 is another coordinator, so
+    its rows are not compared with those of broker-0.
+    """
+    observe_states(
+        BEGUN,
+        ADDED,
+        state("broker-0", "the producer ended it", "PrepareCommit", epoch=3),
+        state("broker-0", "every marker is written", "CompleteCommit", epoch=3),
+        ADDED,
+        state("broker-0", "transaction.timeout.ms passed", "PrepareAbort", epoch=4),
+        state("broker-0", "every marker is written", "CompleteAbort", epoch=4),
+        state("broker-0", "a producer began", "Empty", producer=8, epoch=0),
+        state("broker-1", "every marker is written", "CompleteAbort", epoch=4),
+    )
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        state("broker-0", "transaction.timeout.ms passed", "PrepareAbort", epoch=3),
+        state("broker-0", "a new producer began", "PrepareAbort", epoch=3),
+        state("broker-0", "the producer ended it", "PrepareAbort", epoch=4),
+        state("broker-0", "the producer ended it", "PrepareAbort", producer=8, epoch=3),
+    ],
+    ids=["timed out, not fenced", "replaced, not fenced", "fenced by its own end", "another id"],
+)
+def test_wrong_epoch_is_found(last: str) -> None:
+    """The open transaction of the producer with epoch 3 is aborted with a wrong producer."""
+    with pytest.raises(InvariantViolation, match="had the producer id 7 with epoch 3"):
+        observe_states(BEGUN, ADDED, last)
