@@ -21,7 +21,7 @@ LARGE_PX, LARGE_BOLD_PX, BOLD = 24.0, 18.66, 700
 
 # JavaScript that runs in the page. It returns for each style of text: some words, the colour of the
 # text, its size and weight, and the colours of the backgrounds behind it.
-_PAINTS = """(selector) => {
+_FIND_STYLES = """(selector) => {
   // Element -> the backgrounds of the element and of all elements around it, the outermost last.
   const behind = new Map();
   const paintedBehind = (element) => {
@@ -35,18 +35,18 @@ _PAINTS = """(selector) => {
   };
   const hasWords = (element) => [...element.childNodes].some(
     (node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim() !== "");
-  // Of all elements that look the same, one is enough.
-  const looks = new Map();
+  // Style as JSON, without its words -> the style. So elements of one style give one entry.
+  const styles = new Map();
   for (const element of document.querySelectorAll(selector)) {
     if (!hasWords(element) || !element.getClientRects().length) continue;
-    const style = getComputedStyle(element);
-    const text = element instanceof SVGElement ? style.fill : style.color;
-    const size = [parseFloat(style.fontSize), parseFloat(style.fontWeight)];
+    const computed = getComputedStyle(element);
+    const text = element instanceof SVGElement ? computed.fill : computed.color;
+    const size = [parseFloat(computed.fontSize), parseFloat(computed.fontWeight)];
     const words = element.textContent.trim().slice(0, 60);
-    const look = { words, text, size, behind: paintedBehind(element) };
-    looks.set(JSON.stringify({ ...look, words: "" }), look);
+    const style = { words, text, size, behind: paintedBehind(element) };
+    styles.set(JSON.stringify({ ...style, words: "" }), style);
   }
-  return [...looks.values()];
+  return [...styles.values()];
 }"""
 
 
@@ -56,7 +56,7 @@ class Contrast:
 
     # Some words that have this style.
     words: str
-    # From 1 to 21.
+    # The contrast ratio, from 1 to 21.
     ratio: float
     # The smallest permitted ratio.
     needed: float
@@ -68,14 +68,14 @@ def contrasts(page: Page, selector: str) -> Sequence[Contrast]:
     The background of a text is that of the elements around it. A label of a chart may stand on a
     bar or on another mark; such marks are ignored.
     """
-    looks = page.evaluate(_PAINTS, selector)
+    styles = page.evaluate(_FIND_STYLES, selector)
     return [
         Contrast(
-            words=look["words"],
-            ratio=_ratio(look["text"], look["behind"]),
-            needed=_needed_ratio(*look["size"]),
+            words=style["words"],
+            ratio=_ratio(style["text"], style["behind"]),
+            needed=_needed_ratio(*style["size"]),
         )
-        for look in looks
+        for style in styles
     ]
 
 

@@ -79,7 +79,7 @@ def _set_attributes(tree: ast.Module) -> Iterator[str]:
         target, value, annotation = _assignment(node)
         # No names are known to be sets yet. So only the value itself can show that it is a set.
         if isinstance(target, ast.Attribute) and (
-            _is_set_type(annotation) or _makes_set(value, frozenset(), frozenset())
+            _is_set_type(annotation) or _makes_set(value, names=frozenset(), attributes=frozenset())
         ):
             yield target.attr
 
@@ -206,6 +206,7 @@ class _Finder:
             yield node.arg
         target, value, annotation = _assignment(node)
         if isinstance(target, ast.Name) and (
-            _is_set_type(annotation) or _makes_set(value, frozenset(), self._attributes)
+            _is_set_type(annotation)
+            or _makes_set(value, names=frozenset(), attributes=self._attributes)
         ):
             yield target.id

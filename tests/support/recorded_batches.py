@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 RECORDED = Path(__file__).resolve().parents[2] / "tests/protocol/records/kafka_python_batches.json"
-
+"""The file with the batches."""
 
 _Records = list[tuple[bytes | None, bytes | None, int]]
 """Key, value and timestamp of each record."""
@@ -18,15 +18,17 @@ _Records = list[tuple[bytes | None, bytes | None, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedBatch:
-    """A batch that was given to kafka-python, and the bytes (`data`) that it has encoded."""
+    """The content of a batch, and the bytes that kafka-python has made of this content."""
 
     name: str
+    # The number of the codec, from 0 (none) to 4 (zstd).
     compression: int
     producer_id: int
     producer_epoch: int
     base_sequence: int
     is_transactional: bool
     records: _Records
+    # The encoded batch.
     data: bytes
 
 

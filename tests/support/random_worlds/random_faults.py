@@ -101,7 +101,8 @@ class Faults:
     def _miss(self, fault_id: str) -> None:
         """Write the row of a fault that finds no node to hit.
 
-        In half of the cases, a row FAULT_INJECTED comes before it, as if the fault had hit a node.
+        In half of the cases, a row FAULT_INJECTED comes before FAULT_MISSED, as if the fault had
+        hit a node.
         """
         world = self._world
         detail: dict[str, object] = {"fault": "crash", "target": "broker(7)"}
@@ -117,6 +118,8 @@ class Faults:
         world = self._world
         node = fault.nodes[0]
         led = self._partitions_led_by(node)
+        # The target has the number of the node: "broker-2" -> "broker(2)". The target of a consumer
+        # is written in the same way.
         detail: dict[str, object] = {
             "fault": fault.kind,
             "target": f"broker({node[-1]})",
@@ -147,7 +150,11 @@ class Faults:
             world.later(world.delay_us(20_000), write_in_force)
 
     def _act(self, fault: _Fault, victim: str) -> None:
-        """Let the fault hit its nodes and cause elections. In most cases, heal it later."""
+        """Let the fault hit its victim and cause elections. In most cases, heal it later.
+
+        A crash, a shutdown or a pause changes the victim. Faults of the network and moves of a
+        leadership change no node: they cause elections, or have no effect.
+        """
         world, kind = self._world, fault.kind
         led = self._partitions_led_by(victim)
         if kind == "crash":
@@ -183,6 +190,7 @@ class Faults:
         """Undo a fault, and write the row FAULT_HEALED up to 5 ms later."""
         world = self._world
         healed_at_us = world.now_us
+        # Other events may have started, stopped or resumed the victim since the injection.
         life = world.lives[victim]
         if fault.kind in ("crash", "controlled_shutdown") and not life.alive:
             self.revive(victim)

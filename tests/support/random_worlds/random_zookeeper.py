@@ -22,6 +22,7 @@ from tests.support.random_worlds.random_world import Life, World
 
 _SERVERS = ("zookeeper-1", "zookeeper-2", "zookeeper-3")
 _GROUPS = ("old", "older")
+# Consumer -> its group: "consumer-old-0" -> "old".
 _CONSUMERS = {f"consumer-{group}-{index}": group for group in _GROUPS for index in range(3)}
 _CLIENT_WITHOUT_GROUP = "consumer-stranger-0"
 """A client of ZooKeeper that has sessions, but is a member of no group."""
@@ -39,6 +40,7 @@ _APIS = (
     "SetWatches",
     "Fetch",
 )
+"""The kinds of requests that clients send. Fetch belongs to Kafka, all others to ZooKeeper."""
 _PHASES = ("starting", "running", "new session")
 """The situations in which a consumer may give up for good."""
 _GIVES_AWAY_SHARE = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
@@ -46,7 +48,7 @@ _GIVES_AWAY_SHARE = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
 _STEPS_US = (0, 1, 900, 15_000, 60_000, 400_000)
 """The possible times between two random events."""
 _LAG_US = 300_000
-"""The longest time until a server applies a transaction of the log."""
+"""The longest delay between a transaction and a server's row about it."""
 
 
 def random_zookeeper_run(seed: int) -> list[TraceRow]:
@@ -114,7 +116,9 @@ class _Ensemble:
     def _apply(self, session: str, op: str, **detail: object) -> None:
         """Append a transaction to the log. Most servers apply it, each after a delay of its own."""
         self._zxid += 1
+        # `write_row` runs later, when `_zxid` may have increased. So keep the present value.
         zxid, rng = self._zxid, self._rng
+        # The operation "error" stands for a write that failed.
         error = "NodeExists" if op == "error" else None
 
         def write_row(server: str) -> None:

@@ -70,6 +70,7 @@ def random_owners(seed: int) -> list[TraceRow]:
     rows.stage(0, "steady")
 
     def add(node: str, kind: TraceKind, **columns: object) -> None:
+        # `Rows.add` takes the time in seconds.
         rows.add(time_us / 1e6, node, kind, **columns)  # type: ignore[arg-type]
 
     for _ in range(rng.randint(40, 120)):
@@ -150,6 +151,7 @@ def owned_by(rows: Sequence[TraceRow]) -> Owned:
         match row.kind:
             case TraceKind.PARTITIONS_ASSIGNED:
                 for partition in detail["partitions"]:
+                    # If the member already owns the partition, a new interval begins here.
                     close(row.node, partition, row.time_us, "reassigned")
                     interval = Interval(partition, row.node, row.incarnation, row.time_us)
                     current[row.node, partition] = interval
@@ -167,6 +169,7 @@ def owned_by(rows: Sequence[TraceRow]) -> Owned:
             case TraceKind.NODE_RESUMED:
                 end_pause(str(row.peer), row.time_us)
             case TraceKind.RECORDS_CONSUMED:
+                # A record belongs to no interval if the member does not own the partition.
                 owner = current.get((row.node, str(row.partition)))
                 if owner is not None:
                     owner.records += detail["count"]
