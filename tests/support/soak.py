@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[2]
 SAVED_RESULTS = ROOT / ".soak"
+"""The folder with the results that `load_or_compute` saves."""
 CODE_OF_RUNS = (
     "protocol",
     "partition_log",
@@ -73,7 +74,10 @@ def _path_of(part: str, key: str) -> Path:
 
 @cache
 def code_id(paths: tuple[str, ...] = CODE_OF_RUNS) -> str:
-    """Return an id of the code below `paths`, which changes with any change, committed or not."""
+    """Return an id of the code below `paths`. Any change gives another id, committed or not.
+
+    The id does not depend on new files that Git does not track yet.
+    """
     digest = hashlib.sha256()
     hashes_of_files = ["ls-files", "-s", "--"]
     uncommitted_changes = ["diff", "HEAD", "--"]

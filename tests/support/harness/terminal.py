@@ -65,7 +65,7 @@ class TerminalCommand:
     def read_until(self, word: str) -> None:
         """Read until the command has written `word`.
 
-        Raises: EOFError if the command ends without it; TimeoutError.
+        Raises: EOFError if the command ends without `word`; TimeoutError after `_PATIENCE_S`.
         """
         while word not in self.screen:
             if not self._read():
@@ -105,11 +105,13 @@ class TerminalCommand:
                 self._process.wait()
 
     def _read(self) -> bool:
-        """Read what the command has written; return False if it has ended. Raises: TimeoutError."""
+        """Read some output of the command. Return False if the output has ended.
+
+        Raises: TimeoutError if the command writes nothing until the deadline.
+        """
         remaining_s = self._deadline - time.monotonic()
         ready, _, _ = select.select([self._ours], [], [], max(remaining_s, 0))
         if not ready:
-            # The command has written nothing until the deadline.
             self._process.kill()
             raise TimeoutError(f"not ended after {_PATIENCE_S} s: {self.screen}")
         try:

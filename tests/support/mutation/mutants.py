@@ -31,6 +31,7 @@ from tests.support.mutation.mutant_runs import Job, Run
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = "coordinator"
 LIST = ROOT / "tests" / "coordinator" / "mutants.toml"
+"""The file with the mutants that are written by hand."""
 TESTS = "tests/coordinator/"
 COPIED = ("protocol", "partition_log", PACKAGE, "benchmarks", "tests/support", "tests/coordinator")
 """The folders that the tests of the coordinator need."""
@@ -52,8 +53,11 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     file of tests.
     """
 
+    # The path of the changed file, relative to the package.
     file: str
+    # The id of the scenario, such as "GC-010".
     scenario: str = ""
+    # The file of tests that runs instead of the tests of a scenario.
     tests: str = ""
     # The text that is replaced by `new`. It occurs in the file exactly once.
     old: str
@@ -68,7 +72,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def applied_to(self, source: str) -> str:
         """Return the source with the change.
 
-        Raises: ValueError unless `old` occurs in the source exactly once.
+        Raises: ValueError unless `old` occurs in the source exactly once and differs from `new`.
         """
         if source.count(self.old) != 1 or self.old == self.new:
             raise ValueError(f"{self.name}: found {source.count(self.old)} times")
@@ -120,6 +124,7 @@ class Survivor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A drawn mutant that no test kills, and the reason why no test has to kill it."""
 
     file: str
+    # The changed line before and after the change, as in `CodeMutant`.
     before: str
     after: str
     reason: str

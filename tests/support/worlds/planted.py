@@ -45,6 +45,7 @@ the members of the group.
 """
 
 RowHook = Callable[[VirtualRuntime, TraceRow], None]
+"""A function that `play` calls with the cluster and with each row of the trace."""
 
 
 def readers(config: dict[str, object] | None = None, **changes: object) -> dict[str, object]:

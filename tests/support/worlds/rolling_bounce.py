@@ -98,7 +98,8 @@ def _change(rows: Sequence[TraceRow], began_us: int, end_us: int) -> Change:
     At least one partition must have been assigned in this time. Otherwise `settled_us` is negative.
     """
     callbacks = [row for row in rows if row.kind in CALLBACKS and began_us <= row.time_us < end_us]
-    # Partition without an owner -> the time at which it was revoked.
+    # Partition without an owner -> the time at which it was revoked. A partition that is still
+    # without an owner at `end_us` adds nothing to `unowned_us`.
     revoked_at_us: dict[str, int] = {}
     unowned_us = handed_out = last_us = 0
     for row in callbacks:
@@ -114,7 +115,10 @@ def _change(rows: Sequence[TraceRow], began_us: int, end_us: int) -> Change:
 
 
 def _pauses(rows: Sequence[TraceRow], bounced: set[str]) -> tuple[int, ...]:
-    """Return for each member that was not restarted its longest time between two commits."""
+    """Return for each member that was not restarted its longest time between two commits.
+
+    Members with fewer than two commits are left out.
+    """
     commits: dict[str, list[int]] = {}
     for row in rows:
         if row.kind == TraceKind.OFFSETS_COMMITTED and row.node.startswith("consumer-"):
