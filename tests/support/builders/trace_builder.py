@@ -4,8 +4,8 @@ A hand-written trace is a text with one event in each line, such as
 
     12.5 broker-2/1 load_completed partition=p offset=10 groups=1,2
 
-This event is of 12.5 s. It is from broker-2 after its first restart (in its incarnation 1), and of
-the kind `load_completed`. `partition` and `offset` are columns of a trace. `groups` is not a
+The time of this event is 12.5 s. Its node is broker-2 after the first restart (incarnation 1), and
+its kind is `load_completed`. `partition` and `offset` are columns of a trace. `groups` is not a
 column, so it becomes a field of the column `detail`. There a value with commas is a list, and
 `null` is null. `#` begins a comment. The lines need not be in the order of time.
 """
@@ -98,6 +98,7 @@ def write_run(
     if clock_error_us is not None:
         (directory / "manifest.json").write_text(json.dumps({"clock_error_us": clock_error_us}))
     cells = [msgspec.structs.asdict(row) for row in rows]
+    # With several files, neighbouring rows go to different files.
     for index in range(files):
         write_events(directory / "events" / f"{index}.parquet", cells[index::files])
     return directory

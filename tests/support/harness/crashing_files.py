@@ -82,8 +82,8 @@ class CrashingFiles(Files):
         self._calls_left: int | None = None
         # If True, the next write fails because the disk is full.
         self._write_fails = False
-        # The number of bytes that were written by a write that the last kill interrupted; 0 if the
-        # last kill interrupted no write.
+        # The number of bytes that an interrupted write has written; 0 if no write was interrupted
+        # since the last call of `kill_in`.
         self.torn_bytes = 0
 
     # -- accidents --
@@ -199,7 +199,7 @@ class CrashingFiles(Files):
         del self._open[file]
 
     def _enter(self) -> None:
-        """Count a system call, and raise Killed if the process shall die in it."""
+        """Count a system call. Raises: Killed if the process shall die in this call."""
         if self._calls_left is not None:
             self._calls_left -= 1
             if self._calls_left < 0:

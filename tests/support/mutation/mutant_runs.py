@@ -24,6 +24,7 @@ import msgspec
 import pytest
 
 ARGUMENTS = ("-x", "-q", "--timeout=60", "--timeout-method=signal", "-p", "no:cacheprovider")
+"""Options of pytest: the first failed test ends the run, and a test may take 60 s."""
 CPU_SECONDS_MAX = 600
 """Limit of a child's CPU time, after which the system kills the child.
 

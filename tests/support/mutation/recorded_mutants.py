@@ -64,7 +64,7 @@ STAGES: dict[str, tuple[tuple[str, ...], ...]] = {
 """For each package the tests that may kill its mutants, as arguments of pytest.
 
 Each tuple is a stage. The tests of the first stage run on all mutants. The tests of a later stage
-run only on the mutants that are still alive after the stages before.
+run only on the mutants that are still alive after all earlier stages.
 """
 SEARCHED_FOLDERS = (*STAGES, "results_schema", "scripts")
 """Folders into which the code of a package may have moved since the record.
@@ -253,7 +253,7 @@ def run_mutants(package: str, mutants: Sequence[Place]) -> list[bool]:
 
 
 def _next_is_killed(runs: Iterator[Run]) -> bool:
-    """Run the tests on the next mutant of `runs`, and return True if a test failed."""
+    """Run the tests on the next mutant of `runs`. Return False only if every test passed."""
     return not next(runs).is_passed
 
 

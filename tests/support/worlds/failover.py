@@ -104,7 +104,7 @@ def failover_of(
 
     members = range(experiment.groups[group].members)
     gaps = _gaps(rows, [str(consumer_name(group, index)) for index in members], since_us, until_us)
-    # A gap ends with the commit with which the member goes on.
+    # The end of a gap is the time of the commit with which the member goes on.
     resumed_us = sorted(end for _, end in gaps)
     group_rows = [row for row in rows if row.group == group and since_us <= row.time_us < until_us]
     return Failover(
