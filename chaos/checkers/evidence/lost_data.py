@@ -12,6 +12,10 @@ back:
    has it. The missing data of these partitions is lost, even if another broker still has it.
 
 This election is right by Kafka's rules, so checkers do not expect the lost data any more.
+
+A broker may also get into the ISR after its damage: its leader proposed the new ISR before, and the
+controller accepts it, because broker-0 still counts as alive in its old broker epoch. This can
+happen until broker-0 registers again. Later proposals with the old broker epoch are refused.
 """
 
 from collections.abc import Iterable
@@ -26,6 +30,7 @@ LOSS_KINDS = frozenset(
     {
         TraceKind.FAULT_INJECTED,
         TraceKind.NODE_KILLED,
+        TraceKind.BROKER_REGISTERED,
         TraceKind.LEADER_ELECTED,
         TraceKind.ISR_CHANGED,
     }
@@ -50,6 +55,8 @@ class LostData:
 
     def __init__(self) -> None:
         self._replicas: dict[str, _Replicas] = {}
+        # Damaged broker -> the row of the damage, until the broker registers again
+        self._unregistered: dict[str, TraceRow] = {}
         self._losses: dict[str, list[TraceRow]] = {}  # partition -> elections of a damaged leader
 
     def observe(self, row: TraceRow) -> None:
@@ -60,6 +67,8 @@ class LostData:
             case TraceKind.FAULT_INJECTED if detail_of(row).get("disk") == EMPTY_DISK:
                 # `row.peer` is only the first of the nodes.
                 self._note_damage(row, detail_of(row).get("nodes", ()))
+            case TraceKind.BROKER_REGISTERED:
+                self._unregistered.pop(row.peer or "", None)
             case TraceKind.LEADER_ELECTED | TraceKind.ISR_CHANGED if row.partition is not None:
                 self._note_decision(row, row.partition)
             case _:
@@ -77,6 +86,7 @@ class LostData:
     def _note_damage(self, row: TraceRow, nodes: Iterable[str]) -> None:
         """Note that each of the nodes lacks data of each partition whose ISR has the node."""
         for node in nodes:
+            self._unregistered[node] = row
             for replicas in self._replicas.values():
                 if node in replicas.in_sync:
                     replicas.damaged[node] = row
@@ -87,9 +97,13 @@ class LostData:
         Data is lost if a damaged broker was elected that is the only member of the ISR.
         """
         replicas = self._replicas.setdefault(partition, _Replicas())
+        former = replicas.in_sync
         replicas.in_sync = tuple(
             broker_name(BrokerId(broker)) for broker in detail_of(row).get("isr", ())
         )
+        for broker in replicas.in_sync:
+            if broker not in former and broker in self._unregistered:
+                replicas.damaged[broker] = self._unregistered[broker]
         # A broker that left the ISR copies the data from the leader before it returns.
         removed = [broker for broker in replicas.damaged if broker not in replicas.in_sync]
         for broker in removed:

@@ -81,8 +81,8 @@ def last_replica_lost(
     3. broker-0 leads again, with an empty log. `isr` is the ISR at this election.
     4. The group has no committed offset any more.
 
-    With `left_isr`, broker-1 leads between the steps 2 and 3, and broker-0 returns to the ISR
-    before it leads.
+    With `left_isr`, broker-1 leads between the steps 2 and 3. broker-0 starts, registers, and
+    returns to the ISR before it leads.
     """
     rows = Rows()
     elected(rows, 0.1, "broker-0", epoch=0, isr=[0, 1])
@@ -95,6 +95,7 @@ def last_replica_lost(
     if left_isr:
         elected(rows, 4, "broker-1", epoch=1, isr=[1])
         rows.leads(4.1, "broker-1", leader_epoch=1, log_end=1)
+        rows.add(4.3, CONTROLLER, TraceKind.BROKER_REGISTERED, peer="broker-0")
         elected(rows, 4.5, "broker-1", epoch=2, isr=[1, 0])
     elected(rows, 5, "broker-0", epoch=3, isr=list(isr))
     rows.leads(5.1, "broker-0", leader_epoch=3, log_end=0)
@@ -141,6 +142,29 @@ def test_every_node_of_a_fault_with_empty_disks_is_damaged() -> None:
         lost_data.observe(row)
 
     assert [election.leader_epoch for election in lost_data.of(OFFSETS_0)] == [1]
+
+
+@pytest.mark.parametrize(("registered", "losses"), [(False, [2]), (True, [])])
+def test_broker_that_joins_the_isr_after_its_damage_lacks_the_data(
+    registered: bool, losses: list[int]
+) -> None:
+    """The disk of broker-0 is emptied just before the controller takes broker-0 into the ISR.
+
+    The leader, broker-1, proposed this ISR before. If broker-0 has registered again in between
+    (`registered`), the proposal is a new one, and broker-0 has fetched the data again.
+    """
+    rows = Rows()
+    lost_data = LostData()
+    elected(rows, 0.1, "broker-1", epoch=1, isr=[1])
+    damage(rows, 1, "broker-0", "empty disk")
+    if registered:
+        rows.add(2, CONTROLLER, TraceKind.BROKER_REGISTERED, peer="broker-0")
+    elected(rows, 3, "broker-1", epoch=1, isr=[1, 0])
+    elected(rows, 4, "broker-0", epoch=2, isr=[0])
+    for row in rows.rows:
+        lost_data.observe(row)
+
+    assert [election.leader_epoch for election in lost_data.of(OFFSETS_0)] == losses
 
 
 @pytest.mark.parametrize("checker", [Fencing, DurableCommits])
