@@ -40,6 +40,7 @@ def check_group(group: Group) -> None:
     _check_ids(group)
     _check_state(group)
     _check_parked(group)
+    _check_pending_sync(group)
 
 
 def check_shard(shard: Shard) -> None:
@@ -282,6 +283,37 @@ def _check_parked(group: Group) -> None:
             not member.is_new or state in {GroupState.PREPARING_REBALANCE, GroupState.DEAD},
             "new_member_in_preparing",
             f"{group.group_id} is {state.value}, {member.member_id} is still new",
+        )
+
+
+def _check_pending_sync(group: Group) -> None:
+    """A group waits for the SyncGroup of each member that has not sent it in this generation.
+
+    - In CompletingRebalance, a member's SyncGroup is either parked or pending. Otherwise the sync
+      timer would not remove a member that never sends it.
+    - A Stable group does not wait for its leader, whose SyncGroup has brought the assignment. It
+      may wait for other members, and for the former id of a static member that has restarted.
+
+    In the other states a group waits for no SyncGroup, see `_check_state`.
+
+    Source: Kafka GroupMetadata.addPendingSyncMember, removePendingSyncMember.
+    """
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        missing = [
+            member.member_id for member in group.members.values() if member.awaiting_sync is None
+        ]
+        _require(
+            group.pending_sync_members == dict.fromkeys(missing),
+            "pending_sync_is_not_parked",
+            f"{group.group_id}: the SyncGroups of {missing} are not parked, the group waits for "
+            f"{list(group.pending_sync_members)}",
+        )
+    elif group.state is GroupState.STABLE:
+        _require(
+            group.leader_id not in group.pending_sync_members,
+            "leader_has_synced",
+            f"{group.group_id} is Stable, and waits for the SyncGroup of its leader "
+            f"{group.leader_id}",
         )
 
 

@@ -66,6 +66,11 @@ def _stray_sync(group: Group) -> None:
     next(iter(group.members.values())).awaiting_sync = RequestId(1)
 
 
+def _stray_pending_sync(group: Group) -> None:
+    assert group.leader_id is not None
+    group.pending_sync_members[group.leader_id] = None
+
+
 def _stray_join_phase(group: Group) -> None:
     group.delayed_join = DelayedJoin()
 
@@ -88,6 +93,7 @@ def _no_protocol(group: Group) -> None:
         (_stray_pending, "pending_is_no_member"),
         (_stray_id, "member_under_its_id"),
         (_stray_sync, "parked_sync_in_completing"),
+        (_stray_pending_sync, "leader_has_synced"),
         (_stray_join_phase, "join_phase_in_preparing"),
         (_stray_new_member, "new_member_in_preparing"),
         (_no_protocol, "generation_has_members"),
@@ -120,6 +126,32 @@ def test_check_group_finds_a_join_phase_that_waits_for_no_member() -> None:
     group.remove(second)
 
     with pytest.raises(InvariantViolation, match="all 1 members have joined"):
+        check_group(group)
+
+
+def test_check_group_finds_a_member_whose_sync_group_is_neither_parked_nor_pending() -> None:
+    """In CompletingRebalance, each member is pending until its SyncGroup is parked.
+
+    First no member has sent SyncGroup, then one member has. The sync timer removes the members that
+    are pending when it fires. So a silent member that is not pending would stay in the group.
+    """
+    h = CoordinatorHarness()
+    ids = h.stable_group(size=3)
+    for member_id in ids:
+        h.submit(join_group(member_id))  # the leader's JoinGroup begins a rebalance
+    group = h.group()
+    assert group.state is GroupState.COMPLETING_REBALANCE
+    check_group(group)
+    h.submit(sync_group(ids[1], group.generation_id))  # is parked: the leader has sent nothing yet
+    check_group(group)
+    assert list(group.pending_sync_members) == [ids[0], ids[2]]
+
+    group.pending_sync_members[ids[1]] = None
+    with pytest.raises(InvariantViolation, match="pending_sync_is_not_parked"):
+        check_group(group)
+
+    del group.pending_sync_members[ids[1]], group.pending_sync_members[ids[2]]
+    with pytest.raises(InvariantViolation, match="pending_sync_is_not_parked"):
         check_group(group)
 
 
