@@ -1,4 +1,4 @@
-"""Invariants between two replicas of one partition, and between a leader and an acknowledgement.
+"""Invariants between two replicas of one partition, and between a leader and its answers.
 
 The docstring of each check says what must be true, and for which arguments the check may be called.
 Otherwise the check raises InvariantViolation with evidence.
@@ -94,6 +94,34 @@ def check_acknowledged(
             f"{log.topic_partition}: a batch was acknowledged up to {end_offset - 1}, and the high "
             f"watermark of leader {partition.broker_id} is {log.high_watermark}",
         )
+
+
+def check_out_of_order(partition: Partition, batch: RecordBatch) -> None:
+    """A batch that is refused with OUT_OF_ORDER_SEQUENCE_NUMBER is none that the log remembers.
+
+    A log remembers the last five batches of each producer. If the producer sends one of them again,
+    the batch is a duplicate, and the answer is the offset that the batch has in the log.
+
+    The check is called when the answer is sent, but only if the log has not changed since the
+    append was refused.
+
+    Source: Kafka UnifiedLog.analyzeAndValidateProducerState, ProducerStateEntry.findDuplicateBatch.
+    """
+    if not partition.is_leader:
+        return
+    epoch, remembered = partition.log.producers.last_batches().get(batch.producer_id, (-1, ()))
+    for known in remembered if epoch == batch.producer_epoch else ():
+        if (
+            known.first_sequence == batch.base_sequence
+            and known.last_offset - known.first_offset == batch.last_offset_delta
+        ):
+            raise InvariantViolation(
+                "a repeated batch is a duplicate",
+                f"{partition.topic_partition}: leader {partition.broker_id} refuses the batch of "
+                f"producer {batch.producer_id} in epoch {epoch} with sequence "
+                f"{batch.base_sequence} as out of order, and its log has the batch at "
+                f"{known.first_offset} to {known.last_offset}",
+            )
 
 
 def check_consumed(partition: Partition, data: PartitionData, *, read_committed: bool) -> None:

@@ -26,12 +26,14 @@ from cluster.virtual.created_topics import check_created, check_topic
 from cluster.virtual.host import VirtualHost
 from cluster.virtual.lives import VirtualLife
 from cluster.virtual.sent_batches import SentBatches
+from cluster.virtual.truncation_checks import TruncationChecks
 from partition_log.invariants import check_producers
 from partition_log.invariants_between_replicas import (
     check_acknowledged,
     check_consumed,
     check_in_sync_follower,
     check_known_end,
+    check_out_of_order,
     check_same_batches,
 )
 from partition_log.replica import CONSUMER, Partition
@@ -112,6 +114,7 @@ class ReplicaChecks:
         """Broker -> its node, and the end offset of its metadata, at the last comparison."""
         self._config = spec.broker_config
         self._lag_max_us = spec.broker_config.replica_lag_time_max_ms * 1_000
+        self._truncations = TruncationChecks()
         self._lagging_since_us: dict[tuple[Partition, int], int] = {}
         """Leader and partition epoch -> time at which a follower was first seen to lag for too
         long."""
@@ -122,6 +125,7 @@ class ReplicaChecks:
         The rules are:
 
         - The invariants of `partition_log.invariants_between_replicas`.
+        - Each truncation of a log has a row in the trace.
         - At most one broker leads a partition in an epoch.
         - A leader proposes an ISR without the followers that lag.
         - The ISR that the controller has stored is within its leader's maximal ISR.
@@ -134,6 +138,9 @@ class ReplicaChecks:
         for broker_id, broker in brokers.items():
             host = self._lives[broker_name(broker_id)].host
             for key, partition in broker.partitions.items():
+                # Nearly no log was ever truncated, so this test is enough nearly always.
+                if partition.log.truncations:
+                    self._truncations.check(partition)
                 # `key[0]` is the topic.
                 if not partition.is_leader or key[0] in self._deleted_topics:
                     continue
@@ -205,6 +212,7 @@ class ReplicaChecks:
         elif partition is None or life is None or life.host is None:
             return
         elif row.kind == TraceKind.LOG_TRUNCATED:
+            self._truncations.traced(partition, row)
             now_ms = life.host.wall_us() // 1_000
             expired_ms = now_ms - self._config.producer_id_expiration_ms
             check_producers(partition.log, expired_ms=expired_ms)
@@ -395,7 +403,7 @@ def _consumer_answered(leader: BrokerNode, request: FetchRequest, response: Fetc
 def _producer_answered(
     leader: BrokerNode, request: ProduceRequest, response: ProduceResponse
 ) -> None:
-    """Check each batch that the answer reports as written."""
+    """Check each batch that the answer reports as written, or as out of order."""
     answers = {
         (topic.name, answer.index): answer
         for topic in response.responses
@@ -405,7 +413,9 @@ def _producer_answered(
         for data in topic.partition_data:
             answer = answers[topic.name, data.index]
             partition = leader.partitions.get((topic.name, data.index))
-            if answer.error_code is ErrorCode.NONE and partition is not None:
+            if partition is None:
+                continue
+            if answer.error_code is ErrorCode.NONE:
                 check_acknowledged(
                     partition,
                     data.records,
@@ -413,6 +423,10 @@ def _producer_answered(
                     needs_all=request.acks == ACKS_ALL,
                     is_alone=len(answers) == 1,  # the request has no other batch
                 )
+            # An answer about several batches may have waited for one of them. Meanwhile the log may
+            # have got the batch that was refused, by another request.
+            elif answer.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and len(answers) == 1:
+                check_out_of_order(partition, data.records)
 
 
 def _difference(image: MetadataImage, known: MetadataImage) -> str | None:

@@ -14,11 +14,12 @@ from partition_log.invariants_between_replicas import (
     check_consumed,
     check_in_sync_follower,
     check_known_end,
+    check_out_of_order,
     check_same_batches,
 )
 from partition_log.replica import Partition
 from protocol.effects import ACKS_ALL
-from protocol.errors import InvariantViolation
+from protocol.errors import ErrorCode, InvariantViolation
 from protocol.ids import Offset
 from protocol.messages.log import PartitionData
 from protocol.records.batch import RecordBatch
@@ -146,6 +147,31 @@ def test_answer_of_a_former_leader_is_not_checked() -> None:
     leading, batch = leader_with_batch(high_watermark=0)
     leading.make_follower(leader_id=B, leader_epoch=2, partition_epoch=2, replicas=(A, B), isr=(B,))
     check(leading, batch)
+
+
+def test_batch_that_the_log_remembers_is_not_out_of_order() -> None:
+    """The answer to a repeated batch is the offset that the batch has in the log.
+
+    The log has seven batches of one record, and remembers the last five of them.
+    """
+    leading = leader()
+    for sequence in range(7):
+        batch = numbered_batch("a", sequence=sequence)
+        leading.append_batch(batch, required_acks=ACKS_ALL, now_us=0)
+    for repeated in range(2, 7):
+        with pytest.raises(InvariantViolation, match=f"has the batch at {repeated} to {repeated}"):
+            check_out_of_order(leading, numbered_batch("a", sequence=repeated))
+
+    refused = [
+        numbered_batch("a", sequence=1),  # too old
+        numbered_batch("a", "b", sequence=6),  # repeats one record of two
+        numbered_batch("a", sequence=8),  # the number 7 is missing
+        client_batch("a", producer_id=7, producer_epoch=1, base_sequence=6),  # another epoch
+    ]
+    for batch in refused:
+        info = leading.append_batch(batch, required_acks=ACKS_ALL, now_us=0)
+        assert info.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        check_out_of_order(leading, batch)
 
 
 def test_logs_with_another_batch_at_an_offset_are_found() -> None:

@@ -17,9 +17,11 @@ from cluster.host.host import Host
 from coordinator.apis import offset_commit
 from coordinator.storage.commit_values import partitions_of
 from coordinator.turn import Turn
+from partition_log import fetching
 from partition_log.compaction import Compaction
 from partition_log.log import PartitionLog
-from partition_log.outcomes import FetchResult
+from partition_log.outcomes import FetchResult, FollowerFetchResult
+from partition_log.producer_states import ProducerStates
 from partition_log.replica import CONSUMER, Partition
 from protocol.effects import ACKS_LEADER
 from protocol.errors import ErrorCode
@@ -38,6 +40,16 @@ OFTEN_CLEANED: dict[str, object] = {
 
 A cleaning removes each record whose key has a newer record.
 """
+
+LOST_RESPONSE: dict[str, object] = {
+    "at": "2s",
+    "fault": "response_loss",
+    "from": "brokers",
+    "to": "clients",
+    "args": {"apis": ["Produce"]},
+    "duration": "5s",
+}
+"""A fault: each broker carries out one Produce without an answer. Its connection is reset."""
 
 
 def crash(broker: int) -> dict[str, object]:
@@ -74,8 +86,9 @@ def reason_of(experiment: Experiment) -> str:
         small(config=OFTEN_CLEANED),
         small(crash(1), crash(2)),
         idempotent(small(CUT)),
+        idempotent(small(LOST_RESPONSE)),
     ],
-    ids=["cleaned", "below-min-isr", "truncated"],
+    ids=["cleaned", "below-min-isr", "truncated", "repeated"],
 )
 def test_sound_run_has_no_violation(experiment: Experiment) -> None:
     """Without a planted bug no check may fail.
@@ -83,6 +96,7 @@ def test_sound_run_has_no_violation(experiment: Experiment) -> None:
     - cleaned: logs are cleaned often.
     - below-min-isr: two of three brokers are dead, so the ISR is smaller than min.insync.replicas.
     - truncated: a leader is cut off. It must truncate its log when it returns.
+    - repeated: a producer sends batches a second time, because the responses were lost.
     """
     played = play(experiment, seed=1, invariants_every=500)
     assert played.result is PlayResult.PASS, played.reasons
@@ -207,6 +221,28 @@ def test_producers_states_that_a_truncation_leaves_are_found_at_once(
     reason = reason_of(idempotent(small(CUT)))
     assert not reason.startswith("at the end")
     assert "the state of a producer follows from the log" in reason
+
+
+def test_truncation_without_a_row_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: a follower truncates its log, and reports that it has changed nothing."""
+    truncate = fetching._truncate
+
+    def truncate_silently(*arguments: object) -> FollowerFetchResult:
+        truncate(*arguments)  # type: ignore[arg-type]
+        return FollowerFetchResult()
+
+    monkeypatch.setattr(fetching, "_truncate", truncate_silently)
+    assert "a truncation has its row" in reason_of(small(CUT))
+
+
+def test_repeated_batch_that_is_refused_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: a leader does not recognise a batch that a producer sends again.
+
+    A response to Produce is lost at each broker. The producer cannot know that the request was
+    carried out, so it sends the batch again.
+    """
+    monkeypatch.setattr(ProducerStates, "find_duplicate", lambda _self, _batch: None)
+    assert "a repeated batch is a duplicate" in reason_of(idempotent(small(LOST_RESPONSE)))
 
 
 def test_settings_of_a_topic_that_the_replay_loses_are_found(
