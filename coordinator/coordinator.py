@@ -77,7 +77,7 @@ from protocol.config import BrokerConfig, Guards, JavaSwitches
 from protocol.effects import AppendCompleted, Result, TransactionVerified
 from protocol.envelope import RequestEnvelope
 from protocol.errors import ErrorCode, SimulationError
-from protocol.ids import NO_LEADER_EPOCH, RequestId, TopicPartition, offsets_partition
+from protocol.ids import NO_LEADER_EPOCH, AppendId, RequestId, TopicPartition, offsets_partition
 from protocol.messages.group import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -513,6 +513,14 @@ class GroupCoordinator:
         """Return the group in memory, for reading only. Only this package may change a group."""
         shard = self._shards.owned.get(self._shards.partition_of(group_id))
         return None if shard is None else shard.groups.get(group_id)
+
+    def commit_in_flight(self, append_id: AppendId) -> OffsetsAppend | None:
+        """Return the OffsetCommit that an append in flight writes, for reading only.
+
+        The result is None if the append has ended, or writes something else.
+        """
+        append = self._shared.in_flight.appends.get(append_id)
+        return append if isinstance(append, OffsetsAppend) else None
 
     def waiting(self) -> frozenset[RequestId]:
         """Return the requests that this coordinator holds and will answer in a later Result."""

@@ -35,13 +35,16 @@ from cluster.spec import BrokerSpec, ClusterSpec
 from cluster.storage.compression import CODECS, require_codec
 from cluster.storage.recovery_report import report_recoveries
 from coordinator.coordinator import GroupCoordinator
+from coordinator.group import Group
 from coordinator.transaction.metadata import TransactionMetadata
 from coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from coordinator.turn import OffsetsAppend
 from partition_log.replica import Partition
 from protocol.errors import SimulationError
 from protocol.ids import (
     CONSUMER_OFFSETS,
     TRANSACTION_STATE,
+    AppendId,
     BrokerEpoch,
     BrokerId,
     TopicPartition,
@@ -252,6 +255,18 @@ class BrokerNode:
     def partitions(self) -> Mapping[PartitionKey, Partition]:
         """This broker's replicas, for checks that compare brokers; to read only."""
         return self._replicas.partitions
+
+    def group(self, group_id: str) -> Group | None:
+        """Return the group that this broker's coordinator has in memory; to read only."""
+        return self._coordination.coordinator.group(group_id)
+
+    def commit_in_flight(self, append_id: AppendId) -> OffsetsAppend | None:
+        """Return the OffsetCommit that this unfinished append of a group writes; to read only."""
+        return self._coordination.coordinator.commit_in_flight(append_id)
+
+    def group_timer(self, key: str) -> Timer | None:
+        """Return the pending timer of a group or member with this key; to read only."""
+        return self._coordination.timer(key)
 
     def transaction(self, transactional_id: str) -> TransactionMetadata | None:
         """Return what this broker's coordinator knows of a transactional id; to read only."""

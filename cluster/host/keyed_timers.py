@@ -34,6 +34,10 @@ class KeyedTimers:
                 case CancelTimer():
                     pass
 
+    def pending(self, key: str) -> Timer | None:
+        """Return the pending timer with this key, None if there is none; to read only."""
+        return self._timers.get(key)
+
     def require(self, expected: Set[str]) -> None:
         """Check that exactly the timers with the keys `expected` are armed.
 

@@ -37,16 +37,26 @@ class HostTimer(LoopTimer):
     A paused host keeps the call for later; a dead host never makes the call.
     """
 
-    __slots__ = ("_host",)
+    __slots__ = ("_due_us", "_host")
 
     def __init__(
-        self, host: "VirtualHost", callback: Callable[..., object], args: tuple[object, ...]
+        self,
+        host: "VirtualHost",
+        callback: Callable[..., object],
+        args: tuple[object, ...],
+        due_us: int,
     ) -> None:
         # The fields of LoopTimer are set here, because super().__init__ would cost time.
         self._callback = callback
         self._args = args
         self._cancelled = False
         self._host = host
+        self._due_us = due_us
+
+    @property
+    def remaining_us(self) -> int:
+        """Microseconds of run time until the call; negative if a paused host keeps the call."""
+        return self._due_us - self._host._loop.current_us
 
     def _run(self) -> None:
         """Make the call at its time; while the host is paused, let the host keep the timer."""
@@ -132,9 +142,10 @@ class VirtualHost(BaseHost):
         """Call `fn(*args)` after `delay_us`, unless it is cancelled or the incarnation ends."""
         if not self.alive:
             raise self._dead()
-        timer = HostTimer(self, fn, args)
         loop = self._loop
-        loop.schedule(loop.current_us + self._clock.run_delay_us(delay_us), timer)
+        due_us = loop.current_us + self._clock.run_delay_us(delay_us)
+        timer = HostTimer(self, fn, args, due_us)
+        loop.schedule(due_us, timer)
         return timer
 
     def first_tick_us(self, timer: str, period_us: int) -> int:

@@ -25,6 +25,7 @@ from cluster.virtual.coordinator_checks import CoordinatorChecks
 from cluster.virtual.created_topics import check_created, check_topic
 from cluster.virtual.host import VirtualHost
 from cluster.virtual.lives import VirtualLife
+from cluster.virtual.member_checks import MemberChecks
 from cluster.virtual.sent_batches import SentBatches
 from cluster.virtual.truncation_checks import TruncationChecks
 from partition_log.invariants import check_producers
@@ -46,6 +47,14 @@ from protocol.messages.admin import (
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+)
+from protocol.messages.group import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
 )
 from protocol.messages.log import (
     READ_COMMITTED,
@@ -71,6 +80,9 @@ _CHECKED_REQUESTS = frozenset(
     {
         FetchRequest,
         ProduceRequest,
+        HeartbeatRequest,
+        JoinGroupRequest,
+        SyncGroupRequest,
         OffsetCommitRequest,
         TxnOffsetCommitRequest,
         CreateTopicsRequest,
@@ -87,6 +99,7 @@ CHECKED_ROWS = frozenset(
         TraceKind.APPEND_COMPLETED,
         TraceKind.LOG_TRUNCATED,
         TraceKind.LOG_CLEANED,
+        TraceKind.GENERATION_STARTED,
     }
 )
 """Kinds of the rows that `ReplicaChecks.traced` checks."""
@@ -102,6 +115,7 @@ class ReplicaChecks:
         self._lives = lives
         self.cleanings = CleaningChecks(spec)
         self._coordinators = CoordinatorChecks(spec)
+        self._members = MemberChecks(spec)
         self._controller: ControllerNode | None = None
         """The live controller at the last check."""
         self._topics = spec.topics
@@ -164,7 +178,8 @@ class ReplicaChecks:
         # The cheapest test comes first: this method sees every answer of every node.
         if type(request) not in _CHECKED_REQUESTS:
             return
-        node = self._lives[name].node
+        life = self._lives[name]
+        node = life.node
         if isinstance(node, ControllerNode):
             match request, response:
                 case CreateTopicsRequest(), CreateTopicsResponse():
@@ -186,6 +201,12 @@ class ReplicaChecks:
                 self._sent.check(request)
                 if request.acks != ACKS_NONE:
                     _producer_answered(node, request, response)
+            case HeartbeatRequest(), HeartbeatResponse():
+                self._members.heartbeat_answered(node, life.clock, request, response)
+            case JoinGroupRequest(), JoinGroupResponse():
+                self._members.join_answered(node, life.clock, request, response)
+            case SyncGroupRequest(), SyncGroupResponse():
+                self._members.sync_answered(node, life.clock, request, response)
             case OffsetCommitRequest(), OffsetCommitResponse():
                 self._coordinators.commit_answered(node, request, response)
             case TxnOffsetCommitRequest(), TxnOffsetCommitResponse():
@@ -200,7 +221,10 @@ class ReplicaChecks:
                 pass
 
     def traced(self, row: TraceRow) -> None:
-        """Check a log that a broker has just changed; `row` is of one of `CHECKED_ROWS`."""
+        """Check what a broker has just done; `row` is of one of `CHECKED_ROWS`."""
+        if row.kind == TraceKind.GENERATION_STARTED:
+            self._members.generation_started(row)
+            return
         life = self._lives.get(NodeName(row.node))
         broker = None if life is None else life.node
         if not isinstance(broker, BrokerNode) or row.partition is None:
@@ -209,6 +233,8 @@ class ReplicaChecks:
         partition = broker.partitions.get((topic, int(index)))
         if row.kind in (TraceKind.APPEND_STARTED, TraceKind.APPEND_COMPLETED):
             self._coordinators.appended(broker, partition, row)
+            if row.kind == TraceKind.APPEND_STARTED and life is not None:
+                self._members.append_started(broker, life.clock, row)
         elif partition is None or life is None or life.host is None:
             return
         elif row.kind == TraceKind.LOG_TRUNCATED:

@@ -23,7 +23,7 @@ from cluster.broker.coordination.coordinator_metrics import COUNTED_GROUP_EVENTS
 from cluster.broker.coordination.unknown_partitions import UnknownPartitions, with_unknown
 from cluster.broker.replication.replica_manager import ReplicaManager
 from cluster.broker.transactions.transaction_verifier import TransactionVerifier
-from cluster.host.host import Host
+from cluster.host.host import Host, Timer
 from cluster.host.keyed_timers import KeyedTimers
 from cluster.spec import ClusterSpec
 from coordinator.coordinator import GroupCoordinator
@@ -130,6 +130,10 @@ class GroupCoordination:
         if removed:
             self._host.log(f"removed {removed} expired offsets")
         self.carry_out(result)
+
+    def timer(self, key: str) -> Timer | None:
+        """Return the coordinator's pending timer with this key; to read only."""
+        return self._timers.pending(key)
 
     def check_invariants(self) -> None:
         """Check all invariants between two inputs. Raises: InvariantViolation."""
