@@ -138,18 +138,18 @@ def test_timer_that_the_core_has_and_the_host_lacks_is_named() -> None:
 
 
 def test_broker_whose_timers_were_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: the host does not set the timers for the sessions of members.
+    """Planted bug: the host does not set the timers that end join phases.
 
     The check of the broker compares the timers that the coordinator needs with the host's timers.
     """
     apply = KeyedTimers.apply
 
-    def skip_session_timers(self: KeyedTimers, effects: object) -> None:
-        # The keys of these timers begin with "heartbeat".
-        others = [e for e in effects if not e.key.startswith("heartbeat")]  # type: ignore[attr-defined]
+    def skip_join_timers(self: KeyedTimers, effects: object) -> None:
+        # The keys of these timers begin with "join".
+        others = [e for e in effects if not e.key.startswith("join")]  # type: ignore[attr-defined]
         apply(self, others)
 
-    monkeypatch.setattr(KeyedTimers, "apply", skip_session_timers)
+    monkeypatch.setattr(KeyedTimers, "apply", skip_join_timers)
     played = play(small(CRASH), seed=1)
     assert played.result is PlayResult.BROKEN
     assert "timers_are_armed: broker-" in played.reasons[0]
