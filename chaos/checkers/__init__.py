@@ -10,7 +10,7 @@ Reading order:
 - one module per promise: `fencing`, `durable_commits`, `generations`, `ownership`, `liveness`,
   `recovery`, `readers`, `answers`, `administration`, `stability`, `needless_rebalance` and
   `processing` (with `consumed`);
-- promises of groups on ZooKeeper: `zookeeper` and `zookeeper_consumers`;
+- promises of groups on ZooKeeper: `zookeeper`, and the modules of `zookeeper_groups`;
 - `unpromised`: properties that no design promises, and that a group may demand;
 - `registry`: all checkers together;
 - `lost_rows`: checks that lack evidence after the loss of a machine.

@@ -102,10 +102,27 @@ class GroupExpectation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperGroupExpectation:
-    """Members of a group on ZooKeeper, by node name, and the timeout that the ensemble grants."""
+    """Members of a group on ZooKeeper, by node name, and their timeouts.
+
+    The default times are Kafka's.
+    """
 
     consumers: tuple[str, ...]
     session_timeout_us: int = 6_000_000
+    """The session timeout that the ensemble grants."""
+    brokers: int = 3
+    """Number of brokers. A consumer asks one after the other for the leader of a partition."""
+    socket_timeout_us: int = 30_000_000
+    fetch_wait_us: int = 100_000
+    """`fetch.wait.max.ms`, the longest time for which a broker holds a Fetch."""
+    commit_interval_us: int | None = 60_000_000
+    """`auto.commit.interval.ms`; None if the members do not commit automatically."""
+    offsets_partition: str | None = None
+    """The partition that stores the group's offsets; None if they are only in ZooKeeper."""
+    offsets_timeout_us: int = 10_000_000
+    """`offsets.channel.socket.timeout.ms`, the timeout of a request about offsets in Kafka."""
+    offsets_backoff_us: int = 5_000_000
+    """Sum of the pauses between the retries of a commit to Kafka."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

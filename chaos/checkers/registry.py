@@ -36,7 +36,8 @@ from chaos.checkers.recovery import Recovery
 from chaos.checkers.stability import Stability
 from chaos.checkers.unpromised import OneOwnerProcesses, PositionsNeverGoBack
 from chaos.checkers.zookeeper import ZooKeeper
-from chaos.checkers.zookeeper_consumers import ZooKeeperConsumers
+from chaos.checkers.zookeeper_groups.consumers import ZooKeeperConsumers
+from chaos.checkers.zookeeper_groups.progress import ZooKeeperProgress
 from chaos.experiment.structs import (
     Experiment,
     coordinated_groups,
@@ -85,6 +86,7 @@ CHECKERS: dict[str, type[Checker]] = {
         Processing,
         ZooKeeper,
         ZooKeeperConsumers,
+        ZooKeeperProgress,
         OneOwnerProcesses,
         PositionsNeverGoBack,
     )
@@ -293,7 +295,7 @@ def context_of(
 def _zookeeper_expectations(
     experiment: Experiment, spec: ClusterSpec
 ) -> dict[str, ZooKeeperGroupExpectation]:
-    """Return members and session timeout of each group on ZooKeeper."""
+    """Return members and timeouts of each group on ZooKeeper."""
     return {
         group_id: ZooKeeperGroupExpectation(
             consumers=tuple(
@@ -304,6 +306,19 @@ def _zookeeper_expectations(
             session_timeout_us=spec.zookeeper_config.negotiated_timeout_ms(
                 group.zookeeper.zookeeper_session_timeout_ms
             )
+            * MS,
+            brokers=len(spec.brokers),
+            socket_timeout_us=group.zookeeper.socket_timeout_ms * MS,
+            fetch_wait_us=group.zookeeper.fetch_wait_max_ms * MS,
+            commit_interval_us=group.zookeeper.auto_commit_interval_ms * MS
+            if group.zookeeper.auto_commit_enable
+            else None,
+            offsets_partition=str(offsets_partition(group_partition(experiment, group_id)))
+            if group.zookeeper.offsets_storage == "kafka"
+            else None,
+            offsets_timeout_us=group.zookeeper.offsets_channel_socket_timeout_ms * MS,
+            offsets_backoff_us=group.zookeeper.offsets_commit_max_retries
+            * group.zookeeper.offsets_channel_backoff_ms
             * MS,
         )
         for group_id, group in zookeeper_groups(experiment).items()

@@ -333,11 +333,11 @@ def test_event_of_a_closed_connection_is_not_awaited() -> None:
 
 
 def test_runs_without_an_ensemble_have_none_of_its_checks() -> None:
-    """Without an ensemble four checks are left out. A run with an ensemble has all checks.
+    """Without an ensemble five checks are left out. A run with an ensemble has all checks.
 
-    Two of the four are about the ensemble itself. The other two are about properties that a group
-    may demand by `must_hold`. If a group demands a property, its check runs without an ensemble,
-    too.
+    Three of the five are about the ensemble and its clients. The other two are about properties
+    that a group may demand by `must_hold`. If a group demands a property, its check runs without an
+    ensemble, too.
     """
     group = GroupExpectation(consumers=(), offsets_partition=OFFSETS_0, commits=False)
     without_ensemble = CheckSuite(CheckContext(groups={"g": group}))
@@ -346,6 +346,6 @@ def test_runs_without_an_ensemble_have_none_of_its_checks() -> None:
     )
     with_ensemble = CheckSuite(CONTEXT)
 
-    assert len(without_ensemble.checkers) == len(CHECKERS) - 4
+    assert len(without_ensemble.checkers) == len(CHECKERS) - 5
     assert demanded_by_a_group.checkers[-1].name == "positions_never_go_back"
     assert len(with_ensemble.checkers) == len(CHECKERS)

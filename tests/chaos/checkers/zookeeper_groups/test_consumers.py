@@ -16,7 +16,7 @@ rules. In the rules the steps of an attempt have numbers such as R5.
 """
 
 from chaos.checkers.context import CheckContext, ZooKeeperGroupExpectation
-from chaos.checkers.zookeeper_consumers import NOTICE_US, ZooKeeperConsumers
+from chaos.checkers.zookeeper_groups.consumers import NOTICE_US, ZooKeeperConsumers
 from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import Columns, Rows
