@@ -9,8 +9,9 @@ Reading order:
 4. `replica_checks` has invariants between nodes, and of answers and logs. Its parts are
    `sent_batches`, `created_topics`, `coordinator_checks`, `member_checks`, `transaction_checks`,
    `truncation_checks` and `cleaning_checks`. `controller_checks` is about the controller's answers,
-   `metrics_checks` about metrics, `task_checks` about the loads and unloads of coordinators, and
-   `role_checks` about the rows of leaders and followers.
+   `metrics_checks` about metrics and the cluster's status, `task_checks` about the loads and unloads
+   of coordinators, `role_checks` about the rows of leaders and followers, and
+   `commit_interval_checks` about the periodic commits of consumers.
 5. `runtime` puts all together. `tripwires` guards a run against real clocks and randomness.
 
 The same code, config, plan and seed give the same trace, byte for byte. No module here may read a

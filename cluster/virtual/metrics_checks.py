@@ -1,21 +1,34 @@
-"""Checks of metrics: a node's samples agree with the rows that the node has written in its life.
+"""Checks of figures: metrics and the cluster's status agree with what the nodes have written.
 
-Nodes write rows about events into the run's trace. A sample is a row of kind METRICS, with the
-values of a node's metrics at one moment. All counts are compared. Of the times and rates, only
-those that can be computed from rows are compared: the longest load of a partition by a coordinator,
-and the mean rate of a *meter* (a count of the controller).
+Nodes write rows about events into the run's trace. MetricsChecks compares a node's samples with
+these rows. A sample is a row of kind METRICS, with the values of a node's metrics at one moment.
+All counts are compared. Of the times and rates, only those that can be computed from rows are
+compared: the longest load of a partition by a coordinator, and the mean rate of a *meter* (a count
+of the controller).
+
+StatusChecks compares the status of the cluster (`ClusterStatus`) at the end of a run. Each node
+adds its part to the status, from figures that it has counted itself. People watch the status during
+a run, and the totals of a run's results come from it. The numbers of produced and consumed records
+are counted once more from the rows. The fenced brokers and the partitions are compared with the
+controller's metadata.
 
 Source: docs/kafka, BEHAVIOUR 8.3.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
+from cluster.controller.metadata_image import MetadataImage
+from cluster.controller.node import ControllerNode
 from cluster.metrics.sensors import DECIMALS, WINDOW_MS
+from cluster.runtime import ClusterStatus, NodeState
+from cluster.virtual.lives import VirtualLife
 from protocol.causes import DeletionCause
 from protocol.errors import InvariantViolation
+from protocol.ids import NodeName
 from protocol.trace import TraceKind, TraceRow
 
 METRICS_CHECK_KINDS = frozenset(
@@ -34,6 +47,8 @@ METRICS_CHECK_KINDS = frozenset(
     }
 )
 """Kinds of rows that MetricsChecks must see."""
+STATUS_KINDS = frozenset({TraceKind.RECORDS_PRODUCED, TraceKind.RECORDS_CONSUMED})
+"""Kinds of rows that StatusChecks must see."""
 
 
 @dataclass(slots=True)
@@ -177,3 +192,87 @@ def _violation(row: TraceRow, evidence: str) -> InvariantViolation:
 def _detail_of(row: TraceRow) -> dict[str, Any]:
     detail: dict[str, Any] = msgspec.json.decode(row.detail or "{}")
     return detail
+
+
+# -- the status -----------------------------------------------------------------------------------
+
+
+class _Count(msgspec.Struct):
+    """The part of a row's detail that is needed here; msgspec skips the other fields."""
+
+    count: int
+
+
+_COUNT = msgspec.json.Decoder(_Count)
+
+
+class StatusChecks:
+    """Counts the records of each node, and compares them with the status."""
+
+    def __init__(self, lives: Mapping[NodeName, VirtualLife]) -> None:
+        self._lives = lives
+        self._records: dict[tuple[str, str, int], int] = {}
+        """Kind of row, node and incarnation -> number of records in its rows."""
+
+    def observe(self, row: TraceRow) -> None:
+        """Take the next row of STATUS_KINDS."""
+        key = (row.kind, row.node, row.incarnation)
+        count = _COUNT.decode(row.detail or "").count
+        self._records[key] = self._records.get(key, 0) + count
+
+    def check(self, status: ClusterStatus) -> None:
+        """Compare a status that has just been queried. Raises: InvariantViolation."""
+        # Only these nodes have reported. The counts of an incarnation end with it.
+        reporting = {
+            name: life.host.incarnation
+            for name, life in self._lives.items()
+            if life.host is not None and status.nodes[name] is not NodeState.PAUSED
+        }
+        produced = sum(
+            self._records.get((TraceKind.RECORDS_PRODUCED, name, incarnation), 0)
+            for name, incarnation in reporting.items()
+        )
+        if status.records_produced != produced:
+            raise _status_violation(
+                f"{status.records_produced} records acknowledged to producers, and the rows of the "
+                f"live producers have {produced}"
+            )
+        for name, member in status.members.items():
+            key = (TraceKind.RECORDS_CONSUMED, name, reporting[name])
+            consumed = self._records.get(key, 0)
+            if member.records_consumed != consumed:
+                raise _status_violation(
+                    f"{name} has consumed {member.records_consumed} records, and its rows have "
+                    f"{consumed}"
+                )
+        controller = None if status.controller is None else self._lives[status.controller].node
+        if isinstance(controller, ControllerNode):
+            _check_metadata(status, controller.image)
+
+
+def _check_metadata(status: ClusterStatus, image: MetadataImage) -> None:
+    """Compare the brokers and partitions of a status with the controller's metadata."""
+    fenced = {broker_id: broker.fenced for broker_id, broker in image.brokers.items()}
+    if status.brokers_fenced != fenced:
+        raise _status_violation(
+            f"fenced brokers {status.brokers_fenced}, and in the metadata {fenced}"
+        )
+    partitions = dict(image.partitions())
+    if status.partitions.keys() != partitions.keys():
+        raise _status_violation(
+            f"partitions {[str(each) for each in status.partitions]}, and in the metadata "
+            f"{[str(each) for each in partitions]}"
+        )
+    for name, partition in partitions.items():
+        shown = status.partitions[name]
+        if (shown.leader, shown.leader_epoch, shown.replicas, shown.isr) != (
+            partition.leader,
+            partition.leader_epoch,
+            partition.replicas,
+            partition.isr,
+        ):
+            raise _status_violation(f"{name}: {shown}, and in the metadata {partition}")
+
+
+def _status_violation(evidence: str) -> InvariantViolation:
+    return InvariantViolation("the status agrees with the rows and the metadata", evidence)

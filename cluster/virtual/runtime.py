@@ -26,11 +26,17 @@ from cluster.runtime import (
 )
 from cluster.spec import ClusterSpec, starts_later
 from cluster.virtual.clock import NodeClock
+from cluster.virtual.commit_interval_checks import COMMIT_INTERVAL_KINDS, CommitIntervalChecks
 from cluster.virtual.controller_checks import ControllerChecks
 from cluster.virtual.host import LogSink, VirtualHost
 from cluster.virtual.lives import VirtualLife, VirtualLives
 from cluster.virtual.loop import Deadlock, VirtualLoop
-from cluster.virtual.metrics_checks import METRICS_CHECK_KINDS, MetricsChecks
+from cluster.virtual.metrics_checks import (
+    METRICS_CHECK_KINDS,
+    STATUS_KINDS,
+    MetricsChecks,
+    StatusChecks,
+)
 from cluster.virtual.network import VirtualNetwork
 from cluster.virtual.replica_checks import CHECKED_ROWS, ReplicaChecks
 from cluster.virtual.role_checks import ROLE_KINDS, RoleChecks
@@ -50,6 +56,17 @@ T = TypeVar("T")
 
 _CHECKED_CHANGES = frozenset({TraceKind.BECAME_LEADER, TraceKind.ISR_CHANGED})
 """After these rows, nodes are compared at once and not only at the next regular check."""
+_WATCHED_ROWS = (
+    _CHECKED_CHANGES
+    | CHECKED_ROWS
+    | METRICS_CHECK_KINDS
+    | TASK_KINDS
+    | ROLE_KINDS
+    | COMMIT_INTERVAL_KINDS
+    | STATUS_KINDS
+    | {TraceKind.TRANSACTION_STATE}
+)
+"""Kinds of rows that any check must see. One test of them skips most rows."""
 
 
 class VirtualRuntime(VirtualLives, Runtime):
@@ -107,6 +124,8 @@ class VirtualRuntime(VirtualLives, Runtime):
         self._task_checks = TaskChecks()
         self._role_checks = RoleChecks(self._lives)
         self._epoch_checks = ProducerEpochChecks()
+        self._commit_interval_checks = CommitIntervalChecks(spec)
+        self._status_checks = StatusChecks(self._lives)
         self._invariants_every = invariants_every or 0
         self._nodes_due_at = self._invariants_every
         """The nodes check themselves next when `events_run` has reached this number."""
@@ -115,6 +134,8 @@ class VirtualRuntime(VirtualLives, Runtime):
             # This observer is the last one. So when it finds a violation in a row, the row is in
             # the trace already.
             self._observers += (self._check_row,)
+        self._open_questions = 0
+        """Number of calls of `ask_as_admin` that have not ended."""
         self._driver_rows = 0
         self._starts_aged = False
         """True if a node that starts first acts as if it had run for long; see `starts`."""
@@ -209,7 +230,11 @@ class VirtualRuntime(VirtualLives, Runtime):
 
         Raises: exceptions of `question`.
         """
-        return await question(self.admin_host(), self._cluster, *args, **kwargs)
+        self._open_questions += 1
+        try:
+            return await question(self.admin_host(), self._cluster, *args, **kwargs)
+        finally:
+            self._open_questions -= 1
 
     def trace(self, event: TraceEvent) -> None:
         """Write an event of the run itself (node "driver")."""
@@ -239,7 +264,24 @@ class VirtualRuntime(VirtualLives, Runtime):
             self._checks_invariants = False  # stays False if the next line raises
             self.check_invariants(thoroughly=thoroughly)
             self._replica_checks.check(thoroughly=thoroughly)
+            self._check_administrator()
+            if thoroughly:
+                self._status_checks.check(self.status_now())
             self._checks_invariants = True
+
+    def _check_administrator(self) -> None:
+        """Check that the administrator's connections end with its last client.
+
+        A client lives as long as the question that has created it.
+        Raises: InvariantViolation.
+        """
+        if self._open_questions or self._admin is None:
+            return
+        if peers := self._admin.endpoint.peers():
+            raise InvariantViolation(
+                "the connections of an administrator end with its clients",
+                f"no question is open, and {self._admin.name} has connections to {peers}",
+            )
 
     def _check_what_is_due(self) -> None:
         """Compare the nodes with each other; if it is time for it, make them check themselves, too.
@@ -259,6 +301,8 @@ class VirtualRuntime(VirtualLives, Runtime):
 
         Raises: InvariantViolation.
         """
+        if row.kind not in _WATCHED_ROWS:
+            return
         if row.kind in _CHECKED_CHANGES:
             self._loop.check_soon()
         elif row.kind in CHECKED_ROWS:
@@ -271,6 +315,10 @@ class VirtualRuntime(VirtualLives, Runtime):
             self._role_checks.observe(row)
         if row.kind == TraceKind.TRANSACTION_STATE:
             self._epoch_checks.observe(row)
+        if row.kind in COMMIT_INTERVAL_KINDS:
+            self._commit_interval_checks.observe(row)
+        elif row.kind in STATUS_KINDS:
+            self._status_checks.observe(row)
 
     def _check_answer(self, node: NodeName, request: AnyRequest, response: AnyResponse) -> None:
         """Check an answer of a node before it leaves. Raises: InvariantViolation."""

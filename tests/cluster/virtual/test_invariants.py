@@ -13,6 +13,7 @@ result of the run must be BROKEN. This says that the lab has failed, and nothing
 import pytest
 
 from chaos.exploration.play import PlayedRun, PlayResult, play
+from cluster.client.admin.admin_client import AdminClient
 from cluster.host.keyed_timers import KeyedTimers
 from cluster.virtual.loop import VirtualLoop
 from coordinator.coordinator import GroupCoordinator
@@ -182,3 +183,27 @@ def test_log_that_contradicts_its_broker_is_found_at_the_end(
     (reason,) = played.reasons
     assert reason.startswith("at the end: ")
     assert "the batches say None" in reason
+
+
+MOVE: dict[str, object] = {
+    "at": "2s",
+    "fault": "leadership_move",
+    "target": "coordinator-of(readers)",
+}
+"""A fault: an administrator moves the leadership of the group's partition to another broker."""
+
+
+def test_administrator_that_leaves_connections_open_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: the end of an administrator's client does not close its connections.
+
+    The sound run has the same administrator, and passes. In the other run the check finds the open
+    connections at the first look after the order.
+    """
+    sound = play(small(MOVE), seed=1, invariants_every=20)
+    assert sound.result is PlayResult.PASS, sound.reasons
+    monkeypatch.setattr(AdminClient, "__exit__", lambda _self, *_exception: None)
+    played = play(small(MOVE), seed=1, invariants_every=20)
+    assert played.result is PlayResult.BROKEN
+    assert "admin-0 has connections to ('broker-" in played.reasons[0]
