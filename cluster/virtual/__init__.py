@@ -6,12 +6,7 @@ Reading order:
 2. `network` has the links between nodes. `host` has the clocks and timers of one incarnation (one
    life of a node); `cluster.host.base_host` has everything else of a Host.
 3. `lives` has the nodes over all their incarnations. `starts` draws the times of their starts.
-4. `replica_checks` has invariants between nodes, and of answers and logs. Its parts are
-   `sent_batches`, `created_topics`, `coordinator_checks`, `member_checks`, `transaction_checks`,
-   `truncation_checks` and `cleaning_checks`. `controller_checks` is about the controller's answers,
-   `metrics_checks` about metrics and the cluster's status, `task_checks` about the loads and unloads
-   of coordinators, `role_checks` about the rows of leaders and followers, and
-   `commit_interval_checks` about the periodic commits of consumers.
+4. `checks` has the invariants between nodes, and the checks of answers, logs and rows.
 5. `runtime` puts all together. `tripwires` guards a run against real clocks and randomness.
 
 The same code, config, plan and seed give the same trace, byte for byte. No module here may read a

@@ -25,24 +25,27 @@ from cluster.runtime import (
     Runtime,
 )
 from cluster.spec import ClusterSpec, starts_later
-from cluster.virtual.clock import NodeClock
-from cluster.virtual.commit_interval_checks import COMMIT_INTERVAL_KINDS, CommitIntervalChecks
-from cluster.virtual.controller_checks import ControllerChecks
-from cluster.virtual.host import LogSink, VirtualHost
-from cluster.virtual.lives import VirtualLife, VirtualLives
-from cluster.virtual.loop import Deadlock, VirtualLoop
-from cluster.virtual.metrics_checks import (
+from cluster.virtual.checks.commit_interval_checks import (
+    COMMIT_INTERVAL_KINDS,
+    CommitIntervalChecks,
+)
+from cluster.virtual.checks.controller_checks import ControllerChecks
+from cluster.virtual.checks.metrics_checks import (
     METRICS_CHECK_KINDS,
     STATUS_KINDS,
     MetricsChecks,
     StatusChecks,
 )
+from cluster.virtual.checks.replica_checks import CHECKED_ROWS, ReplicaChecks
+from cluster.virtual.checks.role_checks import ROLE_KINDS, RoleChecks
+from cluster.virtual.checks.task_checks import TASK_KINDS, TaskChecks
+from cluster.virtual.checks.transaction_checks import ProducerEpochChecks
+from cluster.virtual.clock import NodeClock
+from cluster.virtual.host import LogSink, VirtualHost
+from cluster.virtual.lives import VirtualLife, VirtualLives
+from cluster.virtual.loop import Deadlock, VirtualLoop
 from cluster.virtual.network import VirtualNetwork
-from cluster.virtual.replica_checks import CHECKED_ROWS, ReplicaChecks
-from cluster.virtual.role_checks import ROLE_KINDS, RoleChecks
 from cluster.virtual.starts import draw_starts, draw_wait_us
-from cluster.virtual.task_checks import TASK_KINDS, TaskChecks
-from cluster.virtual.transaction_checks import ProducerEpochChecks
 from cluster.virtual.tripwires import tripwires
 from partition_log.memory_storage import MemoryStorage
 from protocol.answer_contract import check_answer

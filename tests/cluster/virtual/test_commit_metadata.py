@@ -7,7 +7,7 @@ UTF-16 units, although its name says bytes. The check sees requests and their an
 
 import pytest
 
-from cluster.virtual.coordinator_checks import check_metadata
+from cluster.virtual.checks.coordinator_checks import check_metadata
 from protocol.errors import ErrorCode, InvariantViolation
 from protocol.messages.offset import (
     OffsetCommitRequest,

@@ -9,7 +9,7 @@ In the tests, broker 1 follows, and its log has the records 0, 1 and 2. Then it 
 
 import pytest
 
-from cluster.virtual.truncation_checks import TruncationChecks
+from cluster.virtual.checks.truncation_checks import TruncationChecks
 from partition_log.log import PartitionLog
 from partition_log.replica import Partition
 from partition_log.traces import log_truncated

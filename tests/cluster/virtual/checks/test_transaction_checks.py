@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from cluster.broker.node import BrokerNode
-from cluster.virtual.transaction_checks import (
+from cluster.virtual.checks.transaction_checks import (
     ProducerEpochChecks,
     end_answered,
     init_answered,

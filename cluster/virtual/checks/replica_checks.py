@@ -19,15 +19,15 @@ from cluster.broker.replication.fetch_reader import PartitionKey
 from cluster.controller.metadata_image import MetadataImage
 from cluster.controller.node import ControllerNode
 from cluster.spec import ClusterSpec
-from cluster.virtual import transaction_checks
-from cluster.virtual.cleaning_checks import CleaningChecks
-from cluster.virtual.coordinator_checks import CoordinatorChecks
-from cluster.virtual.created_topics import check_created, check_topic
+from cluster.virtual.checks import transaction_checks
+from cluster.virtual.checks.cleaning_checks import CleaningChecks
+from cluster.virtual.checks.coordinator_checks import CoordinatorChecks
+from cluster.virtual.checks.created_topics import check_created, check_topic
+from cluster.virtual.checks.member_checks import MemberChecks
+from cluster.virtual.checks.sent_batches import SentBatches
+from cluster.virtual.checks.truncation_checks import TruncationChecks
 from cluster.virtual.host import VirtualHost
 from cluster.virtual.lives import VirtualLife
-from cluster.virtual.member_checks import MemberChecks
-from cluster.virtual.sent_batches import SentBatches
-from cluster.virtual.truncation_checks import TruncationChecks
 from partition_log.invariants import check_producers
 from partition_log.invariants_between_replicas import (
     check_acknowledged,

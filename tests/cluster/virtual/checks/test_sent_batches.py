@@ -7,7 +7,7 @@ second of them. The numbers begin anew for each partition, producer id and produ
 
 import pytest
 
-from cluster.virtual.sent_batches import SentBatches
+from cluster.virtual.checks.sent_batches import SentBatches
 from protocol.errors import InvariantViolation
 from protocol.messages.log import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch import RecordBatch

@@ -19,7 +19,7 @@ from msgspec import structs
 from chaos.exploration.play import PlayResult, play
 from cluster.controller import topic_creation
 from cluster.controller.metadata_image import MetadataImage
-from cluster.virtual.created_topics import check_created
+from cluster.virtual.checks.created_topics import check_created
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode, InvariantViolation
 from protocol.messages.admin import (

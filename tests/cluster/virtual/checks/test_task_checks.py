@@ -10,7 +10,7 @@ A line in the tests is a recorded event: the time, the node, the kind and the va
 
 import pytest
 
-from cluster.virtual.task_checks import TASK_KINDS, TaskChecks
+from cluster.virtual.checks.task_checks import TASK_KINDS, TaskChecks
 from protocol.errors import InvariantViolation
 from protocol.trace import TraceKind
 from tests.support.builders.trace_builder import parse_trace

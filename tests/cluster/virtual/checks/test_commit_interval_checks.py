@@ -13,7 +13,10 @@ import pytest
 from chaos.experiment.structs import to_cluster_spec
 from chaos.exploration.play import PlayResult, play
 from cluster.client.consumer.offset_commits import AutoCommit
-from cluster.virtual.commit_interval_checks import COMMIT_INTERVAL_KINDS, CommitIntervalChecks
+from cluster.virtual.checks.commit_interval_checks import (
+    COMMIT_INTERVAL_KINDS,
+    CommitIntervalChecks,
+)
 from protocol.errors import InvariantViolation
 from tests.support.builders.trace_builder import parse_trace
 from tests.support.worlds.planted import readers, small
