@@ -473,6 +473,26 @@ def test_load_of_an_older_leader_epoch_makes_no_offset_unstable(
     assert bool(findings) == is_found
 
 
+def test_load_that_a_newer_load_has_overtaken_makes_no_offset_unstable() -> None:
+    """broker-1 is replaced by broker-2 during its load, and stops the load early.
+
+    The marker of the transaction comes later in the log. broker-2 reads the marker, and so finds no
+    unstable offset. The load of broker-1 began first, but it is not the newest any more.
+    """
+    rows = cluster()
+    transaction(rows, 19, "Ongoing")
+    transaction(rows, 20, "CompleteAbort", before="PrepareAbort")
+    rows.load_started(30, "broker-1", leader_epoch=2)
+    rows.load_started(31, "broker-2", leader_epoch=3)
+    cut_short: dict[str, object] = {"state": "Empty", "members": [], "pending": [7]}
+    rows.add(32, "broker-1", TraceKind.GROUP_LOADED, group="g", detail=cut_short)
+    whole: dict[str, object] = {"state": "Empty", "members": []}
+    rows.add(33, "broker-2", TraceKind.GROUP_LOADED, group="g", detail=whole)
+    rows.stage(40, "liveness")
+
+    assert not check(end(rows, 300)).findings
+
+
 def test_transaction_that_a_load_found_prepared_is_found() -> None:
     """Planted bug: a new coordinator loads a decided transaction, and never writes its markers."""
     rows = cluster()

@@ -7,11 +7,11 @@ arrives in the group's partition (TRANSACTION_COMPLETED). If the group is delete
 deleted with it.
 
 When a coordinator loads a partition, the rows of the load show which transactions and offsets are
-in the log.
-From then on only these transactions and offsets count, because the log decides. There is one
-exception: a broker that was paused may still load a partition in an older leader epoch than the
-newest one. By then the broker's successor may have ended transactions that this load still finds
-open. So such an outdated load is ignored.
+in the log. From then on only these transactions and offsets count, because the log decides. There
+is one exception: a broker may still load a partition in an older leader epoch than the newest one,
+because it was paused, or because another broker was elected during its load. The newer leader may
+have ended transactions that this load still finds open, or the load may end before the end of the
+log. So such an outdated load is ignored, even if it began before the newer one.
 """
 
 from collections.abc import Mapping
@@ -60,8 +60,7 @@ class OpenTransactions:
         self._last: dict[int, TraceRow] = {}  # producer id -> its last TRANSACTION_STATE
         # partition -> the newest leader epoch in which it was loaded, or a transaction changed
         self._newest: dict[str, int] = {}
-        # (node, group) of each group whose last load by this node was outdated
-        self._outdated: dict[tuple[str, str], None] = {}
+        self._loaders: dict[str, str] = {}  # group -> node of the load in the newest epoch
 
     @property
     def open(self) -> Mapping[str, OpenTransaction]:
@@ -89,16 +88,13 @@ class OpenTransactions:
             case TraceKind.LOAD_STARTED:
                 # Forget the unstable offsets of the partition's groups. The rows GROUP_LOADED that
                 # follow show which unstable offsets are in the log.
-                is_outdated = self._is_outdated(row)
-                for group_id in self._groups_in.get(row.partition or "", ()):
-                    self._outdated.pop((row.node, group_id), None)
-                    if is_outdated:
-                        self._outdated[row.node, group_id] = None
-                    else:
+                if not self._is_outdated(row):
+                    for group_id in self._groups_in.get(row.partition or "", ()):
+                        self._loaders[group_id] = row.node
                         self._forget_unstable(group_id)
             case TraceKind.GROUP_STATE if row.cause in DELETIONS:
                 self._forget_unstable(row.group or "")
-            case TraceKind.GROUP_LOADED if (row.node, row.group or "") not in self._outdated:
+            case TraceKind.GROUP_LOADED if self._loaders.get(row.group or "") == row.node:
                 for producer_id in detail_of(row).get("pending", ()):
                     self._unstable[row.group or "", producer_id] = row
             case TraceKind.TXN_COMMIT_PENDING:
