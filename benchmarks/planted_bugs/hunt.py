@@ -36,7 +36,8 @@ from chaos.exploration.space import Space, base_experiment
 SEEDS = 500
 """The bug must be found within this number of seeds: the seeds 0 to 499."""
 SCHEDULES = 6
-"""Largest number of failing schedules that are collected, to find one with few faults."""
+"""Largest number of failing schedules that are collected, to find one with few faults
+before their findings."""
 FEW_FAULTS = 10
 """If a schedule has at most this many faults before its finding, no more schedules are collected.
 Faults after the finding do not matter, because the shrinker removes them in its first step.
@@ -133,8 +134,9 @@ def hunt(
 ) -> Hunted:
     """Search the first `seeds` seeds of a space for a bug, and shrink the schedule that shows it.
 
-    The shrunk schedule is also played with `other_seeds` other network seeds. Tests can replace the
-    function that plays a schedule without the bug.
+    The shrunk schedule is also played with `other_seeds` other network seeds. Tests can replace
+    `play_without_bug`, with which the search plays a schedule without the bug. `shrink_bug` does
+    not use this function.
     """
     began_s = time.process_time()
     # A generator, which plays seeds only until it has the next schedule that is asked for.
@@ -175,9 +177,9 @@ def hunt(
 def _promising(failing: Iterator[_FailingSchedule]) -> Iterator[_FailingSchedule]:
     """Yield failing schedules, those with few faults before their finding first.
 
-    A schedule must be searched for, which takes time. So as soon as a schedule has at most
-    FEW_FAULTS faults, it is yielded. If all schedules have more, the best of SCHEDULES schedules is
-    yielded.
+    It takes time to find a schedule that fails. So a schedule with at most FEW_FAULTS faults is
+    yielded as soon as it is found. If there is none, SCHEDULES schedules are collected, and the one
+    with the fewest faults is yielded.
     """
     failing = islice(failing, SCHEDULES)
     # Schedules that were found and not yielded yet.
@@ -210,6 +212,7 @@ def _failing_schedules(
             played = play(experiment, seed, invariants_every=None)
         if played.result is not PlayResult.VIOLATED:
             continue
+        # A run that neither passes nor fails without the bug proves nothing either: it counts, too.
         if play_without_bug(experiment, seed).result is not PlayResult.PASS:
             fails_without_bug += 1
             continue
@@ -241,7 +244,7 @@ def shrink_bug(
     """
     # Checkers that are not in REPORTED_AT_ONCE may report long after the violation. So their runs
     # must last their whole time.
-    limit_us = None
+    limit_us = None  # on the clock of the run, as is `finding.time_us`
     if finding.signature.check in REPORTED_AT_ONCE:
         limit_us = finding.time_us + RUN_ON_AFTER_FINDING_US
 
@@ -260,7 +263,7 @@ def shrink_bug(
         play_until,
         now_s=time.process_time,
         deadline_s=began_s + SHRINK_CPU_S,
-        last_s=began_s + ROBUSTNESS_CPU_S,
+        last_s=began_s + ROBUSTNESS_CPU_S,  # `shrinker.robustness` ends then
         base=base_experiment(space),
     )
     shrunk = shrinker.shrink(experiment, seed, finding.signature)

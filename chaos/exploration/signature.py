@@ -38,7 +38,10 @@ _PLURAL = (
     (re.compile(r"\bare (missing from)\b"), r"is \1"),
     (re.compile(r"\bwere (acknowledged in)\b"), r"was \1"),
 )
-"""Plural forms and their singular, so that "N appends are missing" equals "N append is missing"."""
+"""Plural forms and their singular, so that "N appends are missing" equals "N append is missing".
+
+The patterns expect `N`, so numbers must be replaced before.
+"""
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, order=True):
@@ -56,7 +59,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, order=True):
     story: tuple[str, ...] = ()
 
     def claims_as(self, other: "Signature") -> bool:
-        """Return True if both signatures have the same claim; their stories may differ."""
+        """Return True if checker and claim are the same in both; their stories may differ."""
         return (self.check, self.claim) == (other.check, other.claim)
 
 
@@ -104,7 +107,10 @@ def _add_names(names: dict[str, str], *, group: str | None, partition: str | Non
 
 
 def _add_members(names: dict[str, str], row: TraceRow) -> None:
-    """Add the placeholder of the member id in a row, if the row has one."""
+    """Add the placeholder of the member id in a row, if the row has one.
+
+    `_without_names` then also replaces a member id that _MEMBER_ID does not match.
+    """
     if row.member:
         names.setdefault(row.member, "MEMBER")
 
@@ -116,8 +122,9 @@ def _without_names(text: str, names: dict[str, str]) -> str:
     text = _NODE.sub(lambda node: node[1].upper(), text)
     if names:
         # The longest names come first. Otherwise only the part `orders` of the name
-        # `orders-readers` would be replaced. Letters, digits, `_` and `.` directly before or after
-        # a name show that it is only a part of a word, which is not replaced.
+        # `orders-readers` would be replaced. A name with a letter, a digit, `_` or `.` directly
+        # before or after it is only a part of a word, and is not replaced. A `-` does not count:
+        # in `orders-3`, a partition, the topic `orders` is replaced.
         longest_first = sorted(names, key=lambda name: (-len(name), name))
         known = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, longest_first))})(?![\w.])")
         text = known.sub(lambda name: names[name[0]], text)

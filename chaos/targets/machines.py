@@ -1,4 +1,4 @@
-"""Targets that are machines: all nodes of one machine.
+"""Targets of faults that are machines: all nodes of one machine of the cluster.
 
 The target names the machine by its number, or by a node on the machine. An experiment may place its
 nodes on machines (`cluster.machines`). Then a fault can hit all nodes of a machine together, as it
@@ -15,7 +15,7 @@ _NO_MACHINES = Unknown(
     expected="`machines` in `cluster`: how many, or the nodes of each",
 )
 _SETS = ("brokers", "members", "clients", "zookeepers", "all-topic-partitions")
-"""Roles that several nodes have, so that they do not name a single machine."""
+"""Names of targets that mean several nodes, so that they do not name a single machine."""
 
 
 class MachineTarget(TargetKind):
@@ -75,6 +75,7 @@ class MachineOf(TargetKind):
         if machine_layout(experiment) is None:
             return _NO_MACHINES
         role = argument.partition("(")[0].strip()  # the role of the inner target
+        # The inner target may not be a machine: a machine is no single node.
         if not argument or role in (*_SETS, MachineTarget.name, MachineOf.name):
             return Unknown(
                 message=f"`{argument}` is not a single node" if argument else "names no node",
@@ -90,14 +91,15 @@ class MachineOf(TargetKind):
         node = hit.nodes[0]  # `check` accepts only inner targets with a single node
         layout = machine_layout(situation.experiment)
         index = None if layout is None else layout.index_of(node)
-        if index is None:
+        if index is None:  # no machine of the layout has the node
             return Miss(reason=f"{node} is on no machine")
         on_machine = _nodes_on(index, situation)
         detail = {**hit.detail, **on_machine.detail, "machine_of": node}
+        # For example, "has broker-0, which leads orders-3".
         node_text = f"{node}, which {hit.because}" if hit.because else node
         return Hit(
             nodes=on_machine.nodes,
-            partitions=hit.partitions,
+            partitions=hit.partitions,  # those that the inner target names, if it names any
             because=f"has {node_text}",
             detail=detail,
         )

@@ -1,8 +1,9 @@
 """All roles by name, and functions that parse, check and resolve targets.
 
-A target such as `coordinator-of(readers)` is checked before a run (`check_target`). When its fault
-is injected, it is resolved to nodes (`resolve_target`). `base` explains both. A new role needs a
-class, and a line in TARGET_KINDS.
+A target such as `coordinator-of(readers)` consists of a role (`coordinator-of`) and an argument.
+Each role has a class, a subclass of TargetKind. A target is checked before a run (`check_target`).
+When its fault is injected, the target is resolved to nodes (`resolve_target`). `base` explains
+both. A new role needs a class, and a line in TARGET_KINDS.
 """
 
 import re
@@ -54,7 +55,7 @@ TARGET_KINDS: dict[str, TargetKind] = {
 }
 
 _TARGET = re.compile(r"\s*([A-Za-z-]+)\s*(?:\(((?:[^()]|\([^()]*\))*)\))?\s*")
-"""A role and its argument.
+"""A role and its argument. Group 1 is the role; group 2 is the argument, without its parentheses.
 
 The argument may itself be a target, as in `machine-of(broker(0))`. So an argument may have
 parentheses, but no parentheses inside parentheses.
@@ -88,7 +89,7 @@ def check_target(target: str, experiment: Experiment) -> Unknown | None:
             expected=f"one of {every_syntax}",
             # If the user wrote only the name of a group, `role` is this name, and the group's
             # coordinator was probably meant. Otherwise the role was perhaps misspelled. If no role
-            # is similar, `near_miss` and `target_text` return None.
+            # is similar, `near_miss` returns None, and then `target_text` returns None, too.
             near_miss=target_text(CoordinatorOf.name, role)
             if role in experiment.groups
             else target_text(near_miss(role, TARGET_KINDS), argument),
@@ -97,7 +98,7 @@ def check_target(target: str, experiment: Experiment) -> Unknown | None:
 
 
 def _role_of_node(word: str, experiment: Experiment) -> str | None:
-    """Return the target that means the node with the name `word`; None if there is no such node.
+    """Return the target of the node with the name `word`; None if there is no such node.
 
     A user may copy the name of a node from a trace. For example, for `broker-0` the result is
     `broker(0)`.
@@ -106,6 +107,7 @@ def _role_of_node(word: str, experiment: Experiment) -> str | None:
     for broker_id in range(experiment.cluster.brokers):
         if name == broker_name(broker_id):
             return target_text(Broker.name, str(broker_id))
+    # The ids of controllers begin at FIRST_CONTROLLER_ID, so that no broker has the same id.
     for index in range(experiment.cluster.controllers):
         if name == controller_name(FIRST_CONTROLLER_ID + index):
             return Controller.name  # the role means the active controller, and has no argument

@@ -18,6 +18,7 @@ def processing_of(trace: Trace) -> list[TableRow]:
     table: dict[tuple[str, str, str], TableRow] = {}  # by group, partition and consumer
     processed_before: set[tuple[str, str, int]] = set()  # records: group, partition and offset
     for row in trace.of(TraceKind.RECORDS_CONSUMED):
+        # `str` only satisfies the type checker: these rows have a group and a partition.
         group, partition = str(row.group), str(row.partition)
         offsets = _offsets(row)
         counts = table.setdefault(
@@ -49,8 +50,9 @@ def processing_of(trace: Trace) -> list[TableRow]:
 def begun_us(row: TraceRow) -> int:
     """Return when a member began to work on a batch; `row` is its row RECORDS_CONSUMED.
 
-    The member writes this row when the work ends. `work_us` tells how long the work took. It is
-    missing if the records of the experiment take no time to process.
+    The member writes this row when the work ends. `work_us` tells how long the work took. `work_us`
+    is missing if the records of the experiment take no time to process. The modules `availability`
+    and `felt` use this function; the table `processing` uses only the end of the work.
     """
     return row.time_us - int(detail_of(row).get("work_us", 0))
 
@@ -82,7 +84,10 @@ def _shared_offsets(trace: Trace) -> dict[tuple[str, str, str], set[int]]:
 
 
 def _processed(trace: Trace, interval: TableRow, from_us: int, until_us: int) -> set[int]:
-    """Return the offsets of the records that an owner processed between two moments."""
+    """Return the offsets of the records that an owner processed from one moment to another.
+
+    Both moments are included.
+    """
     return {
         offset
         for row in trace.of(TraceKind.RECORDS_CONSUMED)

@@ -32,6 +32,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.GROUP_STATE,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # `seen.transactions` has pairs that begin with a group.
     return row.cause == DeletionCause.DELETED and any(
         group == row.group for group, _ in seen.transactions
     )
@@ -63,6 +64,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.FAULT_INJECTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # An administrator's order is a fault of the plan. If the fault creates no topic,
+    # `created_topic_of` returns None, which is not in `deleted_topics`.
     return created_topic_of(row) in seen.deleted_topics
 
 
@@ -72,6 +75,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.FAULT_INJECTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # `seen.fenced` has the brokers that the controller has fenced.
     return created_topic_of(row) is not None and bool(seen.fenced)
 
 
@@ -81,4 +85,6 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.ADMIN_COMMIT,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # The errors of a request whose answer the client no longer waits for. The administrator's
+    # commit sets a group's offsets, so perhaps they are reset now.
     return row.error in GIVEN_UP_BY_THE_CLIENT

@@ -117,7 +117,10 @@ class GroupSide:
 
     @cached_property
     def changes(self) -> tuple[GroupChange, ...]:
-        """The changes of the group from the steady state on, in the order of time."""
+        """The changes of the group from the steady state on, in the order of time.
+
+        The plan's faults are injected only from then on, so `_faults` need not compare times.
+        """
         moments = sorted((*self._joins(), *self._faults()), key=lambda moment: moment.at_us)
         # The window of a change ends at the next change. The last window ends with the run.
         window_ends = [moment.at_us for moment in moments[1:]] + [self.end_us]
@@ -179,6 +182,7 @@ class GroupSide:
             # The run heals all faults when it ends. Such a healing is no change of the group.
             if healed_us is None or healed_us >= self.end_us:
                 continue
+            # Members that died come back, so the group grows by `deaths`; after another fault by 0.
             if deaths == 1:
                 yield _Moment(healed_us, "return", "the member is back", deaths)
             else:
@@ -198,7 +202,10 @@ class _GroupOfRun(NamedTuple):
 def sides_of(
     runs: Sequence[tuple[RunFacts, RunTables]], run_titles: Sequence[str]
 ) -> tuple[GroupSide, ...]:
-    """Return the groups of all runs as sides; () if no group is on ZooKeeper."""
+    """Return the groups of all runs as sides; () if no group is on ZooKeeper.
+
+    Without a group on ZooKeeper there are no two designs to compare.
+    """
     groups = [
         _GroupOfRun(group, definition, facts, tables, run_title)
         for (facts, tables), run_title in zip(runs, run_titles, strict=True)
@@ -219,7 +226,7 @@ def sides_of(
 
 
 def _different_titles(groups: Sequence[_GroupOfRun]) -> list[str]:
-    """Return a title for each group. No two titles are equal.
+    """Return a title for each group. No two titles are equal, if no two runs have equal titles.
 
     The first of these that gives different titles for all groups is taken:
 
@@ -268,7 +275,9 @@ def _fault_label(row: Row, hit_members: set[str]) -> str:
     """Return the label of a fault's beginning: "1 member dies", or "pause of consumer-a-2"."""
     if row["kind"] in _ENDS_MEMBERS and len(hit_members) == 1:
         return "1 member dies"
-    # If the fault hit several members, the label names only the first of them.
+    # If the fault hit several members, the label names only the first of them. `nodes` has all
+    # nodes that the fault hit; `node` is the first of them. Of a fault of links, `from_nodes` and
+    # `to_nodes` are the nodes on the two sides.
     node = min(hit_members, key=_stem_and_number) if hit_members else row["node"]
     return f"{row['kind']} of {node}" if node else str(row["kind"])
 

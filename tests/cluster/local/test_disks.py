@@ -16,13 +16,14 @@ from cluster.storage.file_storage import FileStorage
 from protocol.ids import offsets_partition
 from tests.support.builders.partition_logs import batch
 
-PARTITION = offsets_partition(0)
+PARTITION = offsets_partition(0)  # `__consumer_offsets-0`; any partition would do
 
 
 def test_an_ended_incarnation_writes_no_more(tmp_path: Path) -> None:
     """A write of a node that has ended must raise, and must not reach the disk.
 
-    "broker-0-0" is the first life (incarnation) of broker-0.
+    "broker-0-0" is the first life (incarnation 0) of the node broker-0. A node's code gets a
+    HostDead from every call to its host, of which the disk is a part, when its incarnation is over.
     """
     disk = LocalDisk(tmp_path, "broker-0-0")
     log = disk.storage.log(PARTITION)
@@ -41,7 +42,7 @@ def test_an_ended_incarnation_writes_no_more(tmp_path: Path) -> None:
     "call",
     [
         lambda files, path: files.open(path),
-        lambda files, path: files.write(0, b"", 0),
+        lambda files, path: files.write(0, b"", 0),  # file, content, position in the file
         lambda files, path: files.ftruncate(0, 0),
         lambda files, path: files.fdatasync(0),
         lambda files, path: files.replace(path, path),

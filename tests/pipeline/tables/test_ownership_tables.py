@@ -72,6 +72,7 @@ def test_ownership_of_a_split_brain_names_its_coordinator_and_how_it_ended(
     end = ("from_us", "to_us", "length_us", "ended_by", "records")
     assert _rows(rows, *end) == {
         ("t-0", "c-0"): [4_120_000, 33 * S, 28_880_000, "revoked", 5],
+        # c-1 loses t-1 3.1 s after the healing (59.9 s), when broker-2 no longer coordinates `g`.
         ("t-1", "c-1"): [4_120_000, 63 * S, 58_880_000, "lost", 30],
         # The run ends at 70 s, when its stage "stopping" begins. c-2 and c-3 still own their
         # partitions then, so to_us is None and length_us is counted to 70 s: 70 - 40.2 = 29.8 s.
@@ -100,6 +101,7 @@ def test_ownership_ends_with_its_process_and_not_with_a_pause(analysed: Analysed
         ("g", "c-0", "t-0", 13 * S): [1, None, "run end", 0],
         ("g", "c-1", "t-5", 5 * S): [0, 8 * S, "stopped", 0],
         ("g", "c-2", "t-6", 5 * S): [0, 20 * S, "killed", 0],
+        # c-4 and c-5 are assigned t-7 at once, and both own it until the run ends.
         ("g", "c-4", "t-7", 36 * S): [0, None, "run end", 0],
         ("g", "c-5", "t-7", 36 * S): [0, None, "run end", 0],
         ("h", "d-0", "t-0", 5 * S): [0, None, "run end", 0],
@@ -171,7 +173,8 @@ def test_processing_distinguishes_repeated_from_shared_records(analysed: Analyse
         ("t-1", "c-1"): [30, 0, 29, 0, 10],
         ("t-1", "c-2"): [31, 0, 30, 30, 10],
     }
-    # In the run "stuck", c-4 processes offset 1 twice. The second time counts as repeated.
+    # In the run "stuck", c-4 processes offset 1 twice. The second time counts as repeated. Then c-5
+    # processes offset 1, which counts as repeated by c-5.
     rows = analysed.table("stuck", "processing", "consumer")
     assert _rows(rows, "records", "repeated", "shared") == {"c-4": [3, 1, 1], "c-5": [1, 1, 1]}
 
@@ -200,13 +203,14 @@ def test_tenure_overlap_counts_heartbeats_and_commits_of_each_coordinator(
         "from_us": 17_700_000,  # broker-0 has loaded the partition
         "to_us": 60_500_000,  # broker-2 has unloaded it
         "length_us": 42_800_000,
-        "older_end": "unloaded",
+        "older_end": "unloaded",  # how the older tenure ended
         "older_paused_us": 0,
         "older_cut_us": 42_100_000,  # 17.7 to 59.8 s, when the healing of the cut began
         "older_heartbeats": 2,
         "newer_heartbeats": 0,
         "older_commits": 0,
         "newer_commits": 1,
+        # The two columns `_in_all` count the whole tenures, not only the overlap.
         "older_commits_in_all": 1,
         "newer_commits_in_all": 1,
         "older_last_commit_us": 5 * S,
@@ -292,7 +296,8 @@ def test_rebalance_names_joined_and_removed_members_and_its_reason(analysed: Ana
     """A member that leaves or expires before the rebalance completes is one of its removed members.
 
     The join of c-2 started the rebalance at 30 s. While the coordinator waits for the old members,
-    c-0 leaves (33 s) and the session of c-1 expires (40 s).
+    c-0 leaves (33 s) and the session of c-1 expires (40 s). c-1 does not know this, because it
+    stays with broker-2. It joins at broker-0 only at 63.1 s, as a new member.
     """
     rows = analysed.table("split", "rebalances", "started_us")
     causes = ("reason", "consumer", "client_reason", "leader_epoch", "new_generation")
@@ -322,6 +327,7 @@ def test_rebalances_that_cannot_store_an_assignment_are_marked(analysed: Analyse
 
     The row of the first rebalance has the error of the append as its `store_error`. The row of the
     rebalance that follows has the reason `assignment not stored` (MEASURED_FAILOVER two-lineages).
+    `stable_us` is the time at which the assignment was stored, None if it never was.
     """
     rows = analysed.table("stuck", "rebalances", "started_us", "reason")
     columns = ("generation", "new_generation", "store_error", "removed", "added", "stable_us")
@@ -369,6 +375,7 @@ def test_summary_of_a_split_brain_has_both_sides(analysed: AnalysedRuns) -> None
 
     [owners] = summary.owners
     assert (owners.first_consumers, owners.second_consumers) == (("c-1",), ("c-2",))
+    # A coordinator is a pair of the broker and its leader epoch.
     assert owners.first_coordinator == ("broker-2", 0)
     assert owners.second_coordinator == ("broker-0", 1)
     assert (owners.to_us, owners.healed_us, owners.records_both) == (63 * S, 59_900_000, 10)
@@ -390,7 +397,7 @@ def test_summary_of_a_split_brain_has_both_sides(analysed: AnalysedRuns) -> None
     # All of the following is about c-0. It noticed the fault by a timeout, and left the old
     # coordinator after two of its commits had timed out there: pairs of timeouts and members.
     assert fault.noticed_by == (("REQUEST_TIMED_OUT", 1),)
-    assert fault.left_after == ((2, 1),)
+    assert fault.left_after == ((2, 1),)  # after two timeouts: one member
     # The old coordinator, broker-2, named itself as coordinator to one member.
     assert fault.told_by_old == 1
     # The cells of a measure: number of members with a value, number of members without one, median,

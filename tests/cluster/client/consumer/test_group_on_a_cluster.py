@@ -71,6 +71,7 @@ def play(spec: ClusterSpec, *, crash_coordinator: bool, after_us: int) -> Story:
         await runtime.start()
         await runtime.sleep(15 * SECOND)  # the group becomes stable
         story.before = await runtime.status()
+        # A group has one entry for each broker that has loaded the group: here one broker.
         (group,) = story.before.groups["g"]
         if crash_coordinator:
             victim = broker_name(group.coordinator)
@@ -130,7 +131,7 @@ def test_every_member_notices_the_killed_coordinator_within_tens_of_ms(
     Half of the real members noticed the kill within 27 ms, and all within 58 ms (MEASURED_FAILOVER
     kill).
     """
-    noticed_after_us: dict[str, int] = {}
+    noticed_after_us: dict[str, int] = {}  # member -> the time from the kill to its first notice
     for row in coordinator_kill.since_kill("coordinator_unknown"):
         noticed_after_us.setdefault(row.node, row.time_us - coordinator_kill.killed_at_us)
     assert len(noticed_after_us) == 12
@@ -168,11 +169,11 @@ def test_every_member_commits_again_soon_after_the_load(coordinator_kill: Story)
         for row in coordinator_kill.since_kill("load_completed")
         if row.partition == f"{CONSUMER_OFFSETS}-{group.offsets_partition}"
     )
-    committed_after_us: dict[str, int] = {}
+    committed_after_us: dict[str, int] = {}  # member -> the time from the load to its first commit
     for row in coordinator_kill.since_kill("offsets_committed"):
         if row.time_us >= loaded.time_us:
             committed_after_us.setdefault(row.node, row.time_us - loaded.time_us)
-            assert row.peer == loaded.node
+            assert row.peer == loaded.node  # `peer` is the broker that stored the commit
     assert len(committed_after_us) == 12
     assert max(committed_after_us.values()) < 1_500 * MS
 
@@ -185,6 +186,7 @@ def test_killed_coordinator_causes_no_rebalance(coordinator_kill: Story) -> None
         assert after.member_id == before.member_id
         assert after.generation == before.generation
         assert after.assigned == before.assigned
+    # A row `member_state` is a change of a member's state, such as from STABLE to another state.
     assert coordinator_kill.since_kill("member_state") == []
     assert coordinator_kill.since_kill("partitions_revoked") == []
     assert coordinator_kill.since_kill("partitions_lost") == []
@@ -260,6 +262,8 @@ def test_positions_after_the_rejoin_are_the_committed_offsets(member_crash: Stor
     processed record. In the dead member's partitions, records after its last commit may be
     processed twice.
     """
+    # A row `position_reset` says where a member begins to read a partition. Its cause `committed`
+    # says that the member begins at the committed offset.
     resets = member_crash.since_kill("position_reset")
     assert {row.cause for row in resets} == {"committed"}
     assert len(resets) == 12
