@@ -10,7 +10,8 @@ Each seed draws a schedule, which is an experiment with its faults. The search h
 3. If too many faults are left, another one of the collected schedules is shrunk.
 
 All runs are in this process, because only here the bug is planted. The nodes do not check their own
-invariants in these runs, because failures of such checks cannot be shrunk.
+invariants in these runs: a violated invariant makes a run BROKEN, without a finding that the
+shrinker could look for.
 """
 
 import time
@@ -168,6 +169,7 @@ def hunt(
             schedule.first_finding,
             other_seeds=other_seeds,
         )
+        # The result of the last try is kept, even if the result of an earlier one was smaller.
         hunted = replace(hunted, shrunk_seed=schedule.seed, tries=tries, shrunk=shrunk)
         if shrunk.after.faults <= FAULTS_MAX and shrunk.passes_without_bug:
             break
@@ -264,7 +266,7 @@ def shrink_bug(
         now_s=time.process_time,
         deadline_s=began_s + SHRINK_CPU_S,
         last_s=began_s + ROBUSTNESS_CPU_S,  # `shrinker.robustness` ends then
-        base=base_experiment(space),
+        base=base_experiment(space),  # the experiment from which the schedule was drawn
     )
     shrunk = shrinker.shrink(experiment, seed, finding.signature)
     cpu_s = time.process_time() - began_s

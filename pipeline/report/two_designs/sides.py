@@ -77,6 +77,7 @@ class GroupSide:
     design: Design
     facts: RunFacts
     tables: RunTables
+    """The tables of the run, such as `ownership` and `faults`. Each row is a dict by column."""
 
     @property
     def design_name(self) -> str:

@@ -14,7 +14,8 @@ rows, read the trace beside it.
 Words of the tables:
 
 - ownership: a time in which a member has a partition;
-- tenure: a time in which a broker coordinates a partition of `__consumer_offsets`;
+- tenure: a time in which a broker coordinates a partition of `__consumer_offsets`, in one leader
+  epoch (the number of the partition's leadership);
 - overlap: a time in which a partition has two owners, or two coordinators;
 - `consumer`: the name of a member's process (`c-0`), which stays the same after a restart;
 - `member`: the id that the coordinator gave to the member (`c-0-a`).

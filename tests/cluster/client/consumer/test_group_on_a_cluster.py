@@ -112,6 +112,7 @@ def test_group_of_twelve_becomes_stable_in_one_generation(coordinator_kill: Stor
 
     So one generation is enough. Each of the 12 members gets one of the 12 partitions.
     """
+    # The status has one entry of a group for each broker that has loaded the group: here one.
     (group,) = coordinator_kill.before.groups["g"]
     assert group.state == "Stable"
     assert group.generation == 1
@@ -153,6 +154,7 @@ def test_killed_coordinator_is_named_until_it_is_fenced(coordinator_kill: Story)
     assert {row.peer for row in found_before_fencing} == {fenced.peer}  # the dead broker
     lookups_by_member = Counter(row.node for row in found_before_fencing)
     assert len(lookups_by_member) == 12
+    # About one lookup a second for at least 7 s, with a margin.
     assert min(lookups_by_member.values()) >= 5
 
 
