@@ -4,8 +4,8 @@ In a split brain two brokers coordinate a group at the same time. Each trace is 
 lines are the events of a run, with times in seconds and comments. To see why a test expects its
 rows, read the trace beside it.
 
-- `traces/split.txt`: `broker-2`, the coordinator of group `g`, is cut off from the other brokers at
-  10 s, and the cut is healed at 59.9 s. `c-0` and `c-1` stay with `broker-2` for a while; `c-2` and
+- `traces/split.txt`: `broker-2`, the coordinator of group `g`, is cut off from the controller and
+  `broker-0` at 10 s, and the cut is healed at 59.9 s. `c-0` and `c-1` stay with `broker-2` for a while; `c-2` and
   `c-3` join the new coordinator `broker-0` at 30 s.
 - `traces/stuck.txt`: `broker-1`, the coordinator, is cut off from 10 s on, so it cannot store
   the assignment of a rebalance. The trace also shows ways in which a member ceases to own a
@@ -226,8 +226,8 @@ def test_tenures_count_acknowledged_commits_and_the_time_cut_off(analysed: Analy
     two partitions, which is one commit. The append at 6 s failed. The append at 7 s stored the
     group's metadata and no offsets.
 
-    The cut isolates broker-2 from all other brokers, so the tenure of broker-2 (epoch 0) has a time
-    cut off. broker-0 is at the other end of one of the links, but still reaches all other brokers.
+    The nodes that a cut names in `from` are the ones that it cuts off, here broker-2. So the tenure
+    of broker-2 (epoch 0) has a time cut off. broker-0 is named in `to`, the other end of the links.
     So the tenure of broker-0 (epoch 1) has no time cut off.
     """
     rows = analysed.table("split", "coordinator_tenures", "leader_epoch")
