@@ -5,8 +5,8 @@ lines are the events of a run, with times in seconds and comments. To see why a 
 rows, read the trace beside it.
 
 - `traces/split.txt`: `broker-2`, the coordinator of group `g`, is cut off from the controller and
-  `broker-0` at 10 s, and the cut is healed at 59.9 s. `c-0` and `c-1` stay with `broker-2` for a while; `c-2` and
-  `c-3` join the new coordinator `broker-0` at 30 s.
+  `broker-0` at 10 s, and the cut is healed at 59.9 s. `c-0` and `c-1` stay with
+  `broker-2` for a while; `c-2` and `c-3` join the new coordinator `broker-0` at 30 s.
 - `traces/stuck.txt`: `broker-1`, the coordinator, is cut off from 10 s on, so it cannot store
   the assignment of a rebalance. The trace also shows ways in which a member ceases to own a
   partition: it is killed, it is stopped, it gets another assignment, the run ends.
